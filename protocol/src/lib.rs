@@ -1,0 +1,19 @@
+//! What gateway and agent share: the verdict, the frames, and the tunnel state machine.
+//!
+//! | Room | Holds |
+//! |---|---|
+//! | [`verdict`] | the code table, delivery, advice, and the one function that decides what may be said |
+//! | [`wire`] | the frames, an incremental decoder and an encoder |
+//! | [`handshake`] | how an agent proves who it is, and what both sides agree on |
+//! | [`conn`] | the tunnel: streams, credit, order, evidence, liveness; no clock, no I/O |
+//! | `io` (feature `io`) | tokio around the core: carriers, the driver task, `TunnelStream` |
+
+#![forbid(unsafe_code)]
+
+pub mod conn;
+pub mod handshake;
+#[cfg(feature = "io")]
+pub mod io;
+pub mod time;
+pub mod verdict;
+pub mod wire;
