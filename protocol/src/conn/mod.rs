@@ -484,25 +484,10 @@ impl Conn {
         }
     }
 
-    /// The user dropped its handle. An open stream is reset (gateway) or concluded (agent).
+    /// The gateway's handle is gone: a live stream is reset.
     pub fn release(&mut self, key: StreamKey) {
-        match self.side {
-            Side::Gateway => {
-                self.reset(key, ResetCode::Cancelled);
-            }
-            Side::Agent => {
-                if let Some(stream) = self.store.find(key) {
-                    stream.out.forget();
-                }
-                self.conclude(key, FinalCause::Stopping);
-            }
-        }
-        if let Some(stream) = self.store.find(key) {
-            stream.released = true;
-            if stream.is_over() {
-                self.store.remove(key);
-            }
-        }
+        self.reset(key, ResetCode::Cancelled);
+        self.forget_handle(key);
     }
 
     /// What can be seen of a stream.
@@ -519,6 +504,41 @@ impl Conn {
             counted: s.counted,
             closing: self.going_away.is_some() || self.peer_going_away || self.failed.is_some(),
         })
+    }
+
+    /// The agent's handle is gone: an unanswered stream is refused, an open one concluded.
+    pub fn let_go(&mut self, key: StreamKey) {
+        if self.store.get(key).is_some_and(|s| s.phase == Phase::Opening) {
+            self.refuse(key, RefusedReason::Draining, 0);
+        }
+        if let Some(stream) = self.store.find(key)
+            && stream.phase == Phase::Open
+        {
+            stream.out.forget();
+            self.conclude(key, FinalCause::Stopping);
+        }
+        self.forget_handle(key);
+    }
+
+    fn forget_handle(&mut self, key: StreamKey) {
+        if let Some(stream) = self.store.find(key) {
+            stream.released = true;
+            if stream.is_over() {
+                self.store.remove(key);
+            }
+        }
+    }
+
+    /// True if `poll_transmit` would emit something.
+    #[must_use]
+    pub fn wants_transmit(&self) -> bool {
+        !self.sched.is_empty()
+    }
+
+    /// True if the next deadline may have moved nearer since the last transmit.
+    #[must_use]
+    pub fn wants_timer(&self) -> bool {
+        self.untold.len() == 1
     }
 
     /// Streams that have not ended.

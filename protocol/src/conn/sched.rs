@@ -66,6 +66,17 @@ impl Sched {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.pong.is_none()
+            && self.ping.is_none()
+            && self.apps.is_none()
+            && self.goaway.is_none()
+            && self.orphans.is_empty()
+            && self.control.is_empty()
+            && self.fresh.is_empty()
+            && self.bulk.is_empty()
+    }
+
     pub(super) fn next_tunnel_frame(&mut self) -> Option<Frame> {
         if let Some(bytes) = self.pong.take() {
             return Some(Frame::Pong(bytes));
