@@ -94,18 +94,24 @@ impl Conn {
             out.frame(&frame);
         }
         while out.len() < budget && self.failed.is_none() {
-            let Some(key) = self.sched.next_control() else { break };
+            let Some(key) = self.sched.next_control() else {
+                break;
+            };
             self.emit_control(key, out);
         }
         while out.len() < budget && self.failed.is_none() {
-            let Some(key) = self.sched.next_data() else { break };
+            let Some(key) = self.sched.next_data() else {
+                break;
+            };
             self.emit_data(key, out);
         }
         out.seal();
     }
 
     fn emit_control(&mut self, key: StreamKey, out: &mut Outbox) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         stream.in_control = false;
         if stream.ended.is_some() {
             return;
@@ -119,29 +125,49 @@ impl Conn {
             out.frame(&Frame::Open(id, stream.open.clone()));
             self.store.bind(id, key);
             if self.next_id >= ID_CEILING {
-                self.drain(GoAwayReason::IdsExhausted, std::time::Duration::from_secs(30));
+                self.drain(
+                    GoAwayReason::IdsExhausted,
+                    std::time::Duration::from_secs(30),
+                );
             }
         }
         let credit = self.settings.initial_window;
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         let Some(id) = stream.id else { return };
         if std::mem::take(&mut stream.pending.opened) {
             out.frame(&Frame::Opened { stream: id, credit });
         }
         if let Some((limit, consumed)) = stream.pending.credit.take() {
-            out.frame(&Frame::Credit { stream: id, limit, consumed });
+            out.frame(&Frame::Credit {
+                stream: id,
+                limit,
+                consumed,
+            });
         }
         if std::mem::take(&mut stream.pending.fence) {
-            out.frame(&Frame::Fence { stream: id, linger: stream.fenced.unwrap_or(false) });
+            out.frame(&Frame::Fence {
+                stream: id,
+                linger: stream.fenced.unwrap_or(false),
+            });
         }
         if std::mem::take(&mut stream.pending.count) {
-            out.frame(&Frame::Count { stream: id, written: stream.inn.taken(), read: stream.out.end() });
+            out.frame(&Frame::Count {
+                stream: id,
+                written: stream.inn.taken(),
+                read: stream.out.end(),
+            });
         }
         if let Some(code) = stream.pending.reset.take() {
             out.frame(&Frame::Reset { stream: id, code });
         }
         if let Some((reason, errno)) = stream.pending.refused.take() {
-            out.frame(&Frame::Refused { stream: id, reason, errno });
+            out.frame(&Frame::Refused {
+                stream: id,
+                reason,
+                errno,
+            });
             self.end(key, Ended::Refused { reason, errno });
             return;
         }
@@ -149,7 +175,9 @@ impl Conn {
     }
 
     fn emit_data(&mut self, key: StreamKey, out: &mut Outbox) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         stream.in_data = false;
         let Some(id) = stream.id else { return };
         if stream.ended.is_some() {
@@ -169,7 +197,10 @@ impl Conn {
                 None => break,
             }
         }
-        let room = stream.out.room(self.settings.queue_limit, self.settings.retain_limit) > 0;
+        let room = stream
+            .out
+            .room(self.settings.queue_limit, self.settings.retain_limit)
+            > 0;
         if room {
             self.wake(key, super::Wake::WRITE);
         }
@@ -179,13 +210,29 @@ impl Conn {
 
     /// FINAL goes out once everything read from the app has.
     fn emit_final(&mut self, key: StreamKey, out: &mut Outbox) {
-        let Some(stream) = self.store.find(key) else { return };
-        let (Some(id), Some(cause)) = (stream.id, stream.pending.conclude) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        let (Some(id), Some(cause)) = (stream.id, stream.pending.conclude) else {
+            return;
+        };
         if !stream.out.is_drained() {
             return;
         }
         let (written, read) = (stream.inn.taken(), stream.out.end());
-        out.frame(&Frame::Final { stream: id, written, read, cause });
-        self.end(key, Ended::Final { written, read, cause });
+        out.frame(&Frame::Final {
+            stream: id,
+            written,
+            read,
+            cause,
+        });
+        self.end(
+            key,
+            Ended::Final {
+                written,
+                read,
+                cause,
+            },
+        );
     }
 }

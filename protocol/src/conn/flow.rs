@@ -127,7 +127,8 @@ impl SendHalf {
         if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
             return true;
         }
-        (self.next < self.end && self.next < self.limit) || (self.fin && !self.fin_sent && self.next == self.end)
+        (self.next < self.end && self.next < self.limit)
+            || (self.fin && !self.fin_sent && self.next == self.end)
     }
 
     pub(super) fn is_fresh(&self, slice: u64) -> bool {
@@ -141,7 +142,10 @@ impl SendHalf {
 
     pub(super) fn next_piece(&mut self, max: usize) -> Option<Piece> {
         if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
-            return self.begins.pop_front().map(|(_, begin)| Piece::Begin(begin));
+            return self
+                .begins
+                .pop_front()
+                .map(|(_, begin)| Piece::Begin(begin));
         }
         let mut allow = self.limit.saturating_sub(self.next).min(max as u64);
         if let Some((at, _)) = self.begins.front() {
@@ -187,7 +191,10 @@ impl SendHalf {
 
     pub(super) fn check(&self) {
         debug_assert!(self.base <= self.next && self.next <= self.end, "{self:?}");
-        debug_assert!(self.high >= self.next && self.consumed <= self.high, "{self:?}");
+        debug_assert!(
+            self.high >= self.next && self.consumed <= self.high,
+            "{self:?}"
+        );
         let kept: u64 = self.retained.iter().map(|b| b.len() as u64).sum();
         let waiting: u64 = self.queued.iter().map(|b| b.len() as u64).sum();
         debug_assert!(self.shut || self.base + kept == self.next, "{self:?}");
@@ -245,7 +252,9 @@ impl RecvHalf {
             Some(Taken::Counted) => self.taken = self.received,
             Some(Taken::Evidence) => {}
             None if len == 0 => {}
-            None if bytes.len() < COPY_BELOW => self.queue.push_back(Item::Data(Bytes::copy_from_slice(&bytes))),
+            None if bytes.len() < COPY_BELOW => self
+                .queue
+                .push_back(Item::Data(Bytes::copy_from_slice(&bytes))),
             None => self.queue.push_back(Item::Data(bytes)),
         }
         Ok(())
@@ -292,7 +301,13 @@ impl RecvHalf {
     }
 
     /// Credit to announce, if enough was taken (`half`) or anything is untold (`any`).
-    pub(super) fn credit_due(&mut self, now: Moment, rtt: Duration, max_window: u32, due: Due) -> Option<(u64, u64)> {
+    pub(super) fn credit_due(
+        &mut self,
+        now: Moment,
+        rtt: Duration,
+        max_window: u32,
+        due: Due,
+    ) -> Option<(u64, u64)> {
         if self.taken == self.told || self.discard == Some(Taken::Evidence) {
             return None;
         }
@@ -329,11 +344,23 @@ impl RecvHalf {
     }
 
     pub(super) fn held(&self) -> u64 {
-        self.queue.iter().map(|i| if let Item::Data(b) = i { b.len() as u64 } else { 0 }).sum()
+        self.queue
+            .iter()
+            .map(|i| {
+                if let Item::Data(b) = i {
+                    b.len() as u64
+                } else {
+                    0
+                }
+            })
+            .sum()
     }
 
     pub(super) fn check(&self) {
-        debug_assert!(self.taken <= self.received && self.received <= self.granted, "{self:?}");
+        debug_assert!(
+            self.taken <= self.received && self.received <= self.granted,
+            "{self:?}"
+        );
         debug_assert!(self.told <= self.taken, "{self:?}");
         debug_assert!(
             self.discard.is_some() || self.taken + self.held() == self.received,

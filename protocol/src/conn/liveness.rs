@@ -31,7 +31,15 @@ pub(super) enum Pulse {
 
 impl Liveness {
     pub(super) fn new(ping_after: Duration, dead_after: Duration, now: Moment) -> Self {
-        Self { ping_after, dead_after, heard: now, pinged: None, grace: Duration::ZERO, sequence: 0, rtt: None }
+        Self {
+            ping_after,
+            dead_after,
+            heard: now,
+            pinged: None,
+            grace: Duration::ZERO,
+            sequence: 0,
+            rtt: None,
+        }
     }
 
     pub(super) fn heard(&mut self, now: Moment) {
@@ -94,8 +102,14 @@ mod tests {
     fn silence_is_probed_and_then_counts_as_death() {
         let mut live = fresh();
         assert_eq!(live.tick(Moment::ZERO + SECOND), Pulse::Quiet);
-        assert!(matches!(live.tick(Moment::ZERO + SECOND * 2), Pulse::Ping(_)));
-        assert!(matches!(live.tick(Moment::ZERO + SECOND * 4), Pulse::Ping(_)));
+        assert!(matches!(
+            live.tick(Moment::ZERO + SECOND * 2),
+            Pulse::Ping(_)
+        ));
+        assert!(matches!(
+            live.tick(Moment::ZERO + SECOND * 4),
+            Pulse::Ping(_)
+        ));
         assert_eq!(live.tick(Moment::ZERO + SECOND * 6), Pulse::Dead);
     }
 

@@ -31,7 +31,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::time::Moment;
 use crate::wire::{
-    AppOffer, Begin, FinalCause, Frame, GoAwayReason, Limits, Open, PeerLimits, RefusedReason, ResetCode, StreamId, decode,
+    AppOffer, Begin, FinalCause, Frame, GoAwayReason, Limits, Open, PeerLimits, RefusedReason,
+    ResetCode, StreamId, decode,
 };
 
 pub use emit::Outbox;
@@ -235,9 +236,15 @@ impl Conn {
     }
 
     fn end_lost(&mut self, key: StreamKey) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         if stream.ended.is_none() {
-            let ended = if stream.phase == Phase::Queued { Ended::NotOpened } else { Ended::Lost };
+            let ended = if stream.phase == Phase::Queued {
+                Ended::NotOpened
+            } else {
+                Ended::Lost
+            };
             self.end(key, ended);
         }
     }
@@ -262,7 +269,15 @@ impl Conn {
         open.credit = self.settings.initial_window;
         let (window, credit) = (self.settings.initial_window, self.peer.initial_credit);
         let deadline = now + open.remaining;
-        let key = self.store.insert(|key| Stream::new(key, open, deadline, Phase::Queued, RecvHalf::new(window, now)));
+        let key = self.store.insert(|key| {
+            Stream::new(
+                key,
+                open,
+                deadline,
+                Phase::Queued,
+                RecvHalf::new(window, now),
+            )
+        });
         if let Some(stream) = self.store.find(key) {
             stream.out.grant(u64::from(credit));
             stream.pending.open = true;
@@ -273,7 +288,9 @@ impl Conn {
 
     /// Marks where an exchange begins; answers its start offset.
     pub fn begin(&mut self, key: StreamKey, begin: Begin) -> u64 {
-        let Some(stream) = self.store.find(key) else { return 0 };
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
         let start = stream.out.begin(begin);
         self.offer(key);
         start
@@ -282,7 +299,9 @@ impl Conn {
     /// Asks the agent to write nothing more and to count. Forgets what was not emitted; answers
     /// the highest offset ever emitted. `linger`: the whole request was queued before this call.
     pub fn fence(&mut self, key: StreamKey, linger: bool) -> u64 {
-        let Some(stream) = self.store.find(key) else { return 0 };
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
         let whole = stream.out.is_drained();
         let emitted = stream.out.forget();
         if stream.phase == Phase::Queued {
@@ -298,7 +317,9 @@ impl Conn {
     /// Ends both directions abruptly. Forgets what was not emitted and what was not read; answers
     /// the highest offset ever emitted.
     pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {
-        let Some(stream) = self.store.find(key) else { return 0 };
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
         let emitted = stream.out.forget();
         stream.inn.discard(Taken::Counted);
         if stream.phase == Phase::Queued {
@@ -317,15 +338,21 @@ impl Conn {
     /// Bytes that [`Conn::write`] would take now; zero also when writing is over (see [`Conn::is_writable`]).
     #[must_use]
     pub fn room(&self, key: StreamKey) -> usize {
-        self.store.get(key).filter(|s| s.ended.is_none()).map_or(0, |s| {
-            s.out.room(self.settings.queue_limit, self.settings.retain_limit)
-        })
+        self.store
+            .get(key)
+            .filter(|s| s.ended.is_none())
+            .map_or(0, |s| {
+                s.out
+                    .room(self.settings.queue_limit, self.settings.retain_limit)
+            })
     }
 
     /// False once nothing will ever be taken again.
     #[must_use]
     pub fn is_writable(&self, key: StreamKey) -> bool {
-        self.store.get(key).is_some_and(|s| s.ended.is_none() && !s.out.is_shut() && !s.out.is_finished())
+        self.store
+            .get(key)
+            .is_some_and(|s| s.ended.is_none() && !s.out.is_shut() && !s.out.is_finished())
     }
 
     /// Takes bytes from the front of `bytes`, as many as there is room for; answers how many.
@@ -362,13 +389,17 @@ impl Conn {
     /// True once the peer's direction has ended and everything was read.
     #[must_use]
     pub fn is_read_out(&self, key: StreamKey) -> bool {
-        self.store.get(key).is_none_or(|s| s.inn.is_empty() && (s.inn.fin() || s.ended.is_some()))
+        self.store
+            .get(key)
+            .is_none_or(|s| s.inn.is_empty() && (s.inn.fin() || s.ended.is_some()))
     }
 
     /// True once the peer ended its direction in order (FIN) and everything was read.
     #[must_use]
     pub fn is_read_to_fin(&self, key: StreamKey) -> bool {
-        self.store.get(key).is_some_and(|s| s.inn.is_empty() && s.inn.fin())
+        self.store
+            .get(key)
+            .is_some_and(|s| s.inn.is_empty() && s.inn.fin())
     }
 
     // ---- agent: the app's side -------------------------------------------------------------
@@ -392,7 +423,9 @@ impl Conn {
 
     /// The stream cannot be handed to the app. Only before [`Conn::opened`].
     pub fn refuse(&mut self, key: StreamKey, reason: RefusedReason, errno: u16) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         if stream.phase != Phase::Opening || stream.ended.is_some() {
             return;
         }
@@ -410,16 +443,23 @@ impl Conn {
     /// What stands at the front of the bytes for the app.
     #[must_use]
     pub fn front(&self, key: StreamKey) -> Front {
-        let Some(stream) = self.store.get(key) else { return Front::Closed };
+        let Some(stream) = self.store.get(key) else {
+            return Front::Closed;
+        };
         if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
             return Front::Closed;
         }
         if let Some(linger) = stream.fenced {
-            return Front::Fenced { linger: linger && stream.inn.taken() == stream.inn.received() };
+            return Front::Fenced {
+                linger: linger && stream.inn.taken() == stream.inn.received(),
+            };
         }
         match stream.inn.front() {
             Some(Item::Data(bytes)) => Front::Bytes(bytes.clone()),
-            Some(Item::Begin(begin, deadline)) => Front::Begin { begin: *begin, deadline: *deadline },
+            Some(Item::Begin(begin, deadline)) => Front::Begin {
+                begin: *begin,
+                deadline: *deadline,
+            },
             None if stream.inn.fin() => Front::Fin,
             None => Front::Empty,
         }
@@ -451,7 +491,9 @@ impl Conn {
 
     /// The stream is over at the agent; FINAL follows what was read (at once after a reset).
     pub fn conclude(&mut self, key: StreamKey, cause: FinalCause) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         if stream.phase >= Phase::Concluding || stream.pending.refused.is_some() {
             return;
         }
@@ -470,7 +512,10 @@ impl Conn {
     /// Announces the apps; the last list wins if several are waiting.
     pub fn announce(&mut self, apps: Vec<AppOffer>) {
         self.apps_revision += 1;
-        self.sched.apps(Frame::Apps { revision: self.apps_revision, apps });
+        self.sched.apps(Frame::Apps {
+            revision: self.apps_revision,
+            apps,
+        });
     }
 
     // ---- both sides: life ------------------------------------------------------------------
@@ -479,7 +524,11 @@ impl Conn {
     pub fn drain(&mut self, reason: GoAwayReason, deadline: Duration) {
         if self.going_away.is_none() {
             self.going_away = Some(reason);
-            self.sched.goaway(Frame::GoAway { last: StreamId(self.highest_open), reason, deadline });
+            self.sched.goaway(Frame::GoAway {
+                last: StreamId(self.highest_open),
+                reason,
+                deadline,
+            });
             self.wake_everyone();
         }
     }
@@ -508,7 +557,11 @@ impl Conn {
 
     /// The agent's handle is gone: an unanswered stream is refused, an open one concluded.
     pub fn let_go(&mut self, key: StreamKey) {
-        if self.store.get(key).is_some_and(|s| s.phase == Phase::Opening) {
+        if self
+            .store
+            .get(key)
+            .is_some_and(|s| s.phase == Phase::Opening)
+        {
             self.refuse(key, RefusedReason::Draining, 0);
         }
         if let Some(stream) = self.store.find(key)
@@ -568,7 +621,9 @@ impl Conn {
     // ---- shared steps ----------------------------------------------------------------------
 
     fn end(&mut self, key: StreamKey, ended: Ended) {
-        let Some(stream) = self.store.find(key) else { return };
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
         debug_assert!(stream.ended.is_none());
         stream.ended = Some(ended);
         stream.phase = Phase::Ended;
@@ -615,7 +670,8 @@ impl Conn {
             && stream.out.has_piece()
         {
             stream.in_data = true;
-            self.sched.data(key, stream.out.is_fresh(sched::SLICE as u64));
+            self.sched
+                .data(key, stream.out.is_fresh(sched::SLICE as u64));
         }
     }
 
@@ -659,8 +715,16 @@ impl Conn {
         for stream in self.store.iter() {
             stream.out.check();
             stream.inn.check();
-            debug_assert_eq!(stream.phase == Phase::Ended, stream.ended.is_some(), "{stream:?}");
-            debug_assert!(stream.id.is_some() || stream.phase <= Phase::Queued || stream.phase == Phase::Ended);
+            debug_assert_eq!(
+                stream.phase == Phase::Ended,
+                stream.ended.is_some(),
+                "{stream:?}"
+            );
+            debug_assert!(
+                stream.id.is_some()
+                    || stream.phase <= Phase::Queued
+                    || stream.phase == Phase::Ended
+            );
         }
     }
 }

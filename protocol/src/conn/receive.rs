@@ -20,9 +20,17 @@ impl Conn {
             Frame::Ping(bytes) => self.sched.pong(bytes),
             Frame::Pong(bytes) => self.liveness.ponged(now, bytes),
             Frame::Data { stream, bytes, fin } => self.on_data(stream, bytes, fin)?,
-            Frame::Credit { stream, limit, consumed } => self.on_credit(stream, limit, consumed)?,
+            Frame::Credit {
+                stream,
+                limit,
+                consumed,
+            } => self.on_credit(stream, limit, consumed)?,
             Frame::Reset { stream, code } => self.on_reset(stream, code)?,
-            Frame::GoAway { last, reason, deadline } => {
+            Frame::GoAway {
+                last,
+                reason,
+                deadline,
+            } => {
                 self.on_goaway(last);
                 self.events.push_back(Event::GoAway { reason, deadline });
             }
@@ -45,9 +53,22 @@ impl Conn {
                 Ok(())
             }
             Frame::Opened { stream, credit } => self.on_opened(stream, credit),
-            Frame::Refused { stream, reason, errno } => self.on_refused(stream, reason, errno),
-            Frame::Count { stream, written, read } => self.on_count(stream, written, read),
-            Frame::Final { stream, written, read, cause } => self.on_final(stream, written, read, cause),
+            Frame::Refused {
+                stream,
+                reason,
+                errno,
+            } => self.on_refused(stream, reason, errno),
+            Frame::Count {
+                stream,
+                written,
+                read,
+            } => self.on_count(stream, written, read),
+            Frame::Final {
+                stream,
+                written,
+                read,
+                cause,
+            } => self.on_final(stream, written, read, cause),
             _ => Err("frame not allowed from an agent"),
         }
     }
@@ -71,9 +92,13 @@ impl Conn {
     }
 
     fn on_data(&mut self, id: StreamId, bytes: Bytes, fin: bool) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
         let side = self.side;
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if side == Side::Gateway && stream.phase < Phase::Open {
             return Err("data before opened");
         }
@@ -83,9 +108,16 @@ impl Conn {
     }
 
     fn on_credit(&mut self, id: StreamId, limit: u64, consumed: u64) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
-        let advanced = stream.out.consumed_to(consumed).map_err(|()| "consumed more than was sent")?;
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        let advanced = stream
+            .out
+            .consumed_to(consumed)
+            .map_err(|()| "consumed more than was sent")?;
         stream.out.grant(limit);
         let mut wake = Wake::WRITE;
         if advanced {
@@ -100,9 +132,13 @@ impl Conn {
         if self.side == Side::Agent && self.is_unseen(id) {
             return self.end_unseen(id);
         }
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
         let side = self.side;
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if side == Side::Gateway {
             // The agent follows with FINAL, which is what counts.
             stream.out.forget();
@@ -124,7 +160,9 @@ impl Conn {
         self.peer_going_away = true;
         if self.side == Side::Gateway {
             for key in self.store.keys() {
-                let Some(stream) = self.store.find(key) else { continue };
+                let Some(stream) = self.store.find(key) else {
+                    continue;
+                };
                 let above = stream.id.is_some_and(|id| id > last);
                 if stream.ended.is_some() {
                     continue;
@@ -140,8 +178,12 @@ impl Conn {
     }
 
     fn on_opened(&mut self, id: StreamId, credit: u32) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if stream.phase != Phase::Opening {
             return Err("opened twice");
         }
@@ -152,9 +194,18 @@ impl Conn {
         Ok(())
     }
 
-    fn on_refused(&mut self, id: StreamId, reason: RefusedReason, errno: u16) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+    fn on_refused(
+        &mut self,
+        id: StreamId,
+        reason: RefusedReason,
+        errno: u16,
+    ) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if stream.phase != Phase::Opening || stream.out.consumed() > 0 {
             return Err("refused after bytes were written");
         }
@@ -163,8 +214,12 @@ impl Conn {
     }
 
     fn on_count(&mut self, id: StreamId, written: u64, read: u64) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if stream.reset {
             return Ok(());
         }
@@ -179,9 +234,19 @@ impl Conn {
         Ok(())
     }
 
-    fn on_final(&mut self, id: StreamId, written: u64, read: u64, cause: FinalCause) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+    fn on_final(
+        &mut self,
+        id: StreamId,
+        written: u64,
+        read: u64,
+        cause: FinalCause,
+    ) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if written > stream.out.emitted() || written < stream.out.consumed() {
             return Err("final contradicts what was sent or consumed");
         }
@@ -191,7 +256,14 @@ impl Conn {
         if !stream.reset && read != stream.inn.received() {
             return Err("final overtook data");
         }
-        self.end(key, Ended::Final { written, read, cause });
+        self.end(
+            key,
+            Ended::Final {
+                written,
+                read,
+                cause,
+            },
+        );
         Ok(())
     }
 
@@ -202,7 +274,12 @@ impl Conn {
     /// RESET or FENCE for an id whose OPEN never came: it counts as seen and ended with nothing.
     fn end_unseen(&mut self, id: StreamId) -> Result<(), Breach> {
         self.highest_open = id.0;
-        self.sched.orphan(Frame::Final { stream: id, written: 0, read: 0, cause: FinalCause::Reset })
+        self.sched.orphan(Frame::Final {
+            stream: id,
+            written: 0,
+            read: 0,
+            cause: FinalCause::Reset,
+        })
     }
 
     fn on_open(&mut self, now: Moment, id: StreamId, open: Open) -> Result<(), Breach> {
@@ -217,14 +294,24 @@ impl Conn {
         let (credit, deadline) = (u64::from(open.credit), now + open.remaining);
         let full = self.store.len() >= self.settings.max_streams as usize;
         let key = self.store.insert(|key| {
-            let mut stream = Stream::new(key, open, deadline, Phase::Opening, RecvHalf::new(window, now));
+            let mut stream = Stream::new(
+                key,
+                open,
+                deadline,
+                Phase::Opening,
+                RecvHalf::new(window, now),
+            );
             stream.id = Some(id);
             stream.out.grant(credit);
             stream
         });
         self.store.bind(id, key);
         if self.going_away.is_some() || full {
-            let reason = if full { RefusedReason::Limit } else { RefusedReason::Draining };
+            let reason = if full {
+                RefusedReason::Limit
+            } else {
+                RefusedReason::Draining
+            };
             if let Some(stream) = self.store.find(key) {
                 stream.released = true;
             }
@@ -236,8 +323,12 @@ impl Conn {
     }
 
     fn on_begin(&mut self, now: Moment, id: StreamId, begin: Begin) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if stream.inn.fin() {
             return Err("begin after fin");
         }
@@ -250,8 +341,12 @@ impl Conn {
         if self.is_unseen(id) {
             return self.end_unseen(id);
         }
-        let Some(key) = self.addressed(id)? else { return Ok(()) };
-        let Some(stream) = self.store.find(key) else { return Ok(()) };
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
         if stream.fenced.is_some() {
             return Err("fenced twice");
         }

@@ -84,7 +84,10 @@ impl Sched {
         if let Some(bytes) = self.ping.take() {
             return Some(Frame::Ping(bytes));
         }
-        self.apps.take().or_else(|| self.goaway.take()).or_else(|| self.orphans.pop_front())
+        self.apps
+            .take()
+            .or_else(|| self.goaway.take())
+            .or_else(|| self.orphans.pop_front())
     }
 
     pub(super) fn next_control(&mut self) -> Option<StreamKey> {

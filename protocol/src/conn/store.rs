@@ -39,7 +39,10 @@ impl Store {
         self.generation = self.generation.wrapping_add(1);
         let entry = self.slots.vacant_entry();
         let index = u32::try_from(entry.key()).unwrap_or(u32::MAX);
-        let key = StreamKey { index, generation: self.generation };
+        let key = StreamKey {
+            index,
+            generation: self.generation,
+        };
         entry.insert(make(key));
         key
     }

@@ -39,19 +39,6 @@ pub(super) struct Pending {
     pub(super) conclude: Option<FinalCause>,
 }
 
-impl Pending {
-    pub(super) fn is_empty(&self) -> bool {
-        !self.open
-            && !self.opened
-            && self.refused.is_none()
-            && self.credit.is_none()
-            && !self.fence
-            && !self.count
-            && self.reset.is_none()
-            && self.conclude.is_none()
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) key: StreamKey,
@@ -80,7 +67,13 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn new(key: StreamKey, open: Open, deadline: Moment, phase: Phase, inn: RecvHalf) -> Self {
+    pub(super) fn new(
+        key: StreamKey,
+        open: Open,
+        deadline: Moment,
+        phase: Phase,
+        inn: RecvHalf,
+    ) -> Self {
         Self {
             key,
             id: None,

@@ -54,7 +54,8 @@ impl AppStream {
     /// What was asked for, and when its time is over; `None` if it is gone already.
     #[must_use]
     pub fn asked(&self) -> Option<(Open, Moment)> {
-        self.shared.look(|conn| conn.asked(self.key).map(|(open, at)| (open.clone(), at)))
+        self.shared
+            .look(|conn| conn.asked(self.key).map(|(open, at)| (open.clone(), at)))
     }
 
     /// The tunnel's time now, comparable with every deadline of its streams.
@@ -88,7 +89,10 @@ impl AppStream {
     /// Ready once the gateway has reset or fenced the stream, or the tunnel is lost.
     pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.shared.lock();
-        if matches!(state.conn.front(self.key), Front::Closed | Front::Fenced { .. }) {
+        if matches!(
+            state.conn.front(self.key),
+            Front::Closed | Front::Fenced { .. }
+        ) {
             return Poll::Ready(());
         }
         state.watch(self.key, Slot::Control, cx);
@@ -99,12 +103,18 @@ impl AppStream {
     ///
     /// # Errors
     /// Those of the socket. A write whose result is unknown cannot happen: the socket is polled.
-    pub fn poll_outgoing<S: AsyncWrite + Unpin>(&self, cx: &mut Context<'_>, socket: &mut S) -> Poll<io::Result<Outgoing>> {
+    pub fn poll_outgoing<S: AsyncWrite + Unpin>(
+        &self,
+        cx: &mut Context<'_>,
+        socket: &mut S,
+    ) -> Poll<io::Result<Outgoing>> {
         let now = self.shared.now();
         let mut state = self.shared.lock();
         let bytes = match state.conn.front(self.key) {
             Front::Bytes(bytes) => bytes,
-            Front::Begin { begin, deadline } => return Poll::Ready(Ok(Outgoing::Begin { begin, deadline })),
+            Front::Begin { begin, deadline } => {
+                return Poll::Ready(Ok(Outgoing::Begin { begin, deadline }));
+            }
             Front::Fin => return Poll::Ready(Ok(Outgoing::Fin)),
             Front::Fenced { linger } => return Poll::Ready(Ok(Outgoing::Fenced { linger })),
             Front::Closed => return Poll::Ready(Ok(Outgoing::Closed)),
@@ -157,7 +167,10 @@ impl AppStream {
             conn.write(self.key, &mut bytes);
             bytes.len()
         });
-        debug_assert_eq!(left, 0, "more was read from the app than there was room for");
+        debug_assert_eq!(
+            left, 0,
+            "more was read from the app than there was room for"
+        );
     }
 
     /// The app ended its direction.

@@ -46,7 +46,15 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     pub(super) fn new(shared: Arc<Shared>, carrier: C, inbox: BytesMut) -> Self {
         let timer_at = shared.look(crate::conn::Conn::poll_timeout);
         let timer = Box::pin(sleep_until(shared.clock.instant(timer_at)));
-        Self { shared, carrier, inbox, outbox: Outbox::default(), timer, timer_at, unflushed: false }
+        Self {
+            shared,
+            carrier,
+            inbox,
+            outbox: Outbox::default(),
+            timer,
+            timer_at,
+            unflushed: false,
+        }
     }
 
     pub(super) async fn run(mut self) -> CloseReason {
@@ -80,7 +88,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         self.poll_timer(cx)?;
         self.fill_outbox()?;
         let wrote = self.poll_write(cx)?;
-        Ok(Turn { progress: read || wrote })
+        Ok(Turn {
+            progress: read || wrote,
+        })
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
@@ -126,7 +136,10 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     }
 
     /// Changes the core and wakes those who have news, after the lock is gone.
-    fn step(shared: &Shared, act: impl FnOnce(&mut State) -> Result<(), ConnError>) -> Result<(), CloseReason> {
+    fn step(
+        shared: &Shared,
+        act: impl FnOnce(&mut State) -> Result<(), ConnError>,
+    ) -> Result<(), CloseReason> {
         let mut wakers = Vec::new();
         let result = {
             let mut state = shared.lock();
@@ -212,7 +225,8 @@ impl State {
         if self.closing {
             return Some(CloseReason::Closed);
         }
-        (self.drained && self.conn.is_going_away() && self.conn.live_streams() == 0).then_some(CloseReason::Drained)
+        (self.drained && self.conn.is_going_away() && self.conn.live_streams() == 0)
+            .then_some(CloseReason::Drained)
     }
 }
 

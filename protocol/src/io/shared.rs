@@ -138,7 +138,11 @@ impl Shared {
 
 impl State {
     pub(super) fn watch_driver(&mut self, cx: &Context<'_>) {
-        if !self.driver.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+        if !self
+            .driver
+            .as_ref()
+            .is_some_and(|w| w.will_wake(cx.waker()))
+        {
             self.driver = Some(cx.waker().clone());
         }
     }
@@ -149,7 +153,10 @@ impl State {
         }
         let waiters = &mut self.waiters[key.index()];
         if waiters.owner != Some(key) {
-            *waiters = Waiters { owner: Some(key), ..Waiters::default() };
+            *waiters = Waiters {
+                owner: Some(key),
+                ..Waiters::default()
+            };
         }
         let place = match slot {
             Slot::Read => &mut waiters.read,
@@ -171,13 +178,21 @@ impl State {
                     wakers.extend(self.incoming_waiter.take());
                 }
                 Event::Apps(apps) => self.notice(Notice::Apps(apps), wakers),
-                Event::GoAway { reason, deadline } => self.notice(Notice::GoAway { reason, deadline }, wakers),
+                Event::GoAway { reason, deadline } => {
+                    self.notice(Notice::GoAway { reason, deadline }, wakers)
+                }
             }
         }
     }
 
     fn collect_stream(&mut self, key: StreamKey, wake: Wake, wakers: &mut Vec<Waker>) {
-        let Some(waiters) = self.waiters.get_mut(key.index()).filter(|w| w.owner == Some(key)) else { return };
+        let Some(waiters) = self
+            .waiters
+            .get_mut(key.index())
+            .filter(|w| w.owner == Some(key))
+        else {
+            return;
+        };
         if wake.has(Wake::READ) {
             wakers.extend(waiters.read.take());
         }
@@ -199,7 +214,11 @@ impl State {
 
     /// The driver, if what was just read or written left it something to send.
     pub(super) fn driver_after_read(&mut self) -> Option<Waker> {
-        if self.conn.wants_transmit() || self.conn.wants_timer() { self.driver.take() } else { None }
+        if self.conn.wants_transmit() || self.conn.wants_timer() {
+            self.driver.take()
+        } else {
+            None
+        }
     }
 
     /// Ends everything that still waits, after the last frame.

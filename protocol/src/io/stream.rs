@@ -87,10 +87,16 @@ impl StreamControl {
 
     /// Ready once the tunnel takes no new exchange, or the stream has its terminal.
     pub fn poll_closing(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.poll_view(cx, |view| (view.closing || view.ended.is_some()).then_some(()))
+        self.poll_view(cx, |view| {
+            (view.closing || view.ended.is_some()).then_some(())
+        })
     }
 
-    fn poll_view<T>(&self, cx: &mut Context<'_>, answer: impl FnOnce(View) -> Option<T>) -> Poll<T> {
+    fn poll_view<T>(
+        &self,
+        cx: &mut Context<'_>,
+        answer: impl FnOnce(View) -> Option<T>,
+    ) -> Poll<T> {
         let mut state = self.shared.lock();
         let view = state.conn.view(self.key).unwrap_or(GONE);
         if let Some(value) = answer(view) {
@@ -116,7 +122,9 @@ const GONE: View = View {
 
 impl TunnelStream {
     pub(super) fn new(shared: Arc<Shared>, key: StreamKey) -> Self {
-        Self { control: StreamControl { shared, key } }
+        Self {
+            control: StreamControl { shared, key },
+        }
     }
 
     /// A second view for evidence and giving up.
@@ -132,7 +140,11 @@ impl TunnelStream {
             return Poll::Ready(Ok(()));
         }
         if !state.conn.is_writable(self.control.key) {
-            let ended = state.conn.view(self.control.key).and_then(|v| v.ended).unwrap_or(Ended::Lost);
+            let ended = state
+                .conn
+                .view(self.control.key)
+                .and_then(|v| v.ended)
+                .unwrap_or(Ended::Lost);
             return Poll::Ready(Err(StreamEnded(ended)));
         }
         state.watch(self.control.key, Slot::Write, cx);
@@ -141,16 +153,24 @@ impl TunnelStream {
 
     /// Takes bytes from the front of `bytes`, as many as credit and queue allow; answers how many.
     pub fn write(&mut self, bytes: &mut Bytes) -> usize {
-        self.control.shared.act(|conn| conn.write(self.control.key, bytes))
+        self.control
+            .shared
+            .act(|conn| conn.write(self.control.key, bytes))
     }
 
     /// Ends this side's direction after what was written.
     pub fn finish(&mut self) {
-        self.control.shared.act(|conn| conn.finish(self.control.key));
+        self.control
+            .shared
+            .act(|conn| conn.finish(self.control.key));
     }
 
     /// The next bytes, at most `max`; `None` after the peer's orderly end.
-    pub fn poll_read(&mut self, cx: &mut Context<'_>, max: usize) -> Poll<Result<Option<Bytes>, StreamEnded>> {
+    pub fn poll_read(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+    ) -> Poll<Result<Option<Bytes>, StreamEnded>> {
         let now = self.control.shared.now();
         let key = self.control.key;
         let mut state = self.control.shared.lock();
@@ -159,7 +179,11 @@ impl TunnelStream {
                 return Poll::Ready(Ok(None));
             }
             if state.conn.is_read_out(key) {
-                let ended = state.conn.view(key).and_then(|v| v.ended).unwrap_or(Ended::Lost);
+                let ended = state
+                    .conn
+                    .view(key)
+                    .and_then(|v| v.ended)
+                    .unwrap_or(Ended::Lost);
                 return Poll::Ready(Err(StreamEnded(ended)));
             }
             state.watch(key, Slot::Read, cx);
@@ -174,23 +198,35 @@ impl TunnelStream {
 
 impl Drop for TunnelStream {
     fn drop(&mut self) {
-        self.control.shared.act(|conn| conn.release(self.control.key));
+        self.control
+            .shared
+            .act(|conn| conn.release(self.control.key));
     }
 }
 
 impl AsyncRead for TunnelStream {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         match ready!(TunnelStream::poll_read(&mut self, cx, buf.remaining())) {
             Ok(Some(bytes)) => buf.put_slice(&bytes),
             Ok(None) => {}
-            Err(ended) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended))),
+            Err(ended) => {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, ended)));
+            }
         }
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for TunnelStream {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         if let Err(ended) = ready!(self.poll_writable(cx)) {
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, ended)));
         }

@@ -114,7 +114,11 @@ impl Tunnel {
     /// Waits for the end of the tunnel. Cancel safe.
     pub async fn closed(&self) -> CloseReason {
         let mut closed = self.shared.closed.subscribe();
-        let reason = closed.wait_for(Option::is_some).await.ok().and_then(|r| r.clone());
+        let reason = closed
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|r| r.clone());
         reason.unwrap_or(CloseReason::Closed)
     }
 
