@@ -35,8 +35,14 @@ fn named(path: &Path, text: &str) -> Vec<source::Named> {
     source::paths(text, &module).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Test code beside the code it tests, in a file of its own.
+fn is_test_file(path: &Path) -> bool {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    stem == "tests" || stem.ends_with("_tests") || stem == "properties"
+}
+
 fn import_faults(path: &Path, text: &str) -> Vec<String> {
-    let Some(module) = tree::module(path) else {
+    let Some(module) = tree::module(path).filter(|_| !is_test_file(path)) else {
         return Vec::new();
     };
     let module = module.join("::");
@@ -52,7 +58,7 @@ fn sleep_faults(path: &Path, text: &str) -> Vec<String> {
     if path == Path::new("tests/src/wait.rs") || path.starts_with("tests/bench") {
         return Vec::new();
     }
-    let whole = path.starts_with("tests") || path.file_name().is_some_and(|n| n == "tests.rs");
+    let whole = path.starts_with("tests") || is_test_file(path);
     let judge = |n: &source::Named| {
         rules::sleep_fault(n).map(|fault| format!("{}: {fault}", path.display()))
     };
