@@ -1,19 +1,20 @@
-//! The one clock of the process: turns time into the `Moment` values that the pure rooms take.
+//! The one clock of the process, and the calendar time of its moments.
 //!
-//! Owns the zero point and its wall-clock twin; it decides nothing and starts no timer. There is
-//! one per process (or per simulation), copied to whoever needs it, because moments of two clocks
-//! must not be compared. It reads tokio's clock, so paused time in tests pauses it too.
+//! Adds a wall-clock twin to the zero point of `protocol::io`'s clock; it decides nothing and
+//! starts no timer. There is one per process (or per simulation), copied to whoever needs it, the
+//! tunnels included, because moments of two clocks must not be compared.
 
 use std::fmt::Write as _;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bridgehead_protocol::io::clock::Clock as Moments;
 use bridgehead_protocol::time::Moment;
 use tokio::time::Instant;
 
 /// Maker of moments. Copying it keeps the zero point.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    zero: Instant,
+    moments: Moments,
     zero_wall: SystemTime,
 }
 
@@ -22,21 +23,27 @@ impl Clock {
     #[must_use]
     pub fn start() -> Self {
         Self {
-            zero: Instant::now(),
+            moments: Moments::start(),
             zero_wall: SystemTime::now(),
         }
+    }
+
+    /// The same clock without the calendar, for tunnels.
+    #[must_use]
+    pub fn moments(&self) -> Moments {
+        self.moments
     }
 
     /// The present moment. Never goes back.
     #[must_use]
     pub fn now(&self) -> Moment {
-        Moment::ZERO + self.zero.elapsed()
+        self.moments.now()
     }
 
     /// When `moment` is due on tokio's clock, for timers.
     #[must_use]
     pub fn instant(&self, moment: Moment) -> Instant {
-        self.zero + moment.since(Moment::ZERO)
+        self.moments.instant(moment)
     }
 
     /// The wall-clock time of `moment`. Later corrections of the system's clock are not followed,
