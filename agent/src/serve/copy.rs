@@ -107,13 +107,19 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         match &mut self.writing {
             Writing::Open => {}
             Writing::Finished | Writing::Broken => {
-                return self.stream.poll_given_up(cx).map(|()| self.give_up(FinalCause::Reset));
+                return self
+                    .stream
+                    .poll_given_up(cx)
+                    .map(|()| self.give_up(FinalCause::Reset));
             }
             Writing::Lingering(timer) => {
                 if timer.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Some(FinalCause::LingerOver));
                 }
-                return self.stream.poll_closed(cx).map(|()| self.give_up(FinalCause::Reset));
+                return self
+                    .stream
+                    .poll_closed(cx)
+                    .map(|()| self.give_up(FinalCause::Reset));
             }
         }
         match self.stream.poll_outgoing(cx, &mut self.socket) {
@@ -140,7 +146,8 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
                 (self.app_ended).then_some(FinalCause::AppClosed)
             }
             Outgoing::Fenced { linger: true } => {
-                self.writing = Writing::Lingering(Box::pin(tokio::time::sleep(self.stream.linger())));
+                self.writing =
+                    Writing::Lingering(Box::pin(tokio::time::sleep(self.stream.linger())));
                 None
             }
             Outgoing::Fenced { linger: false } => self.give_up(FinalCause::Fenced),
@@ -155,7 +162,12 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         Some(cause)
     }
 
-    fn begin(&mut self, cx: &mut Context<'_>, begin: Begin, deadline: Moment) -> Option<FinalCause> {
+    fn begin(
+        &mut self,
+        cx: &mut Context<'_>,
+        begin: Begin,
+        deadline: Moment,
+    ) -> Option<FinalCause> {
         if self.stream.now() >= deadline {
             return Some(FinalCause::Expired);
         }
@@ -172,7 +184,10 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             Some(expected) => {
                 let mut probe = [0; 1];
                 let mut probe = ReadBuf::new(&mut probe);
-                let silent = !self.socket.has_news() && Pin::new(&mut self.socket).poll_read(cx, &mut probe).is_pending();
+                let silent = !self.socket.has_news()
+                    && Pin::new(&mut self.socket)
+                        .poll_read(cx, &mut probe)
+                        .is_pending();
                 silent && self.stream.app_read() == expected
             }
             None => loop {

@@ -19,7 +19,9 @@ use copy::Copy;
 
 /// Serves one stream to its end. Dropping the future concludes the stream and closes the app's socket.
 pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
-    let Some((open, deadline)) = stream.asked() else { return };
+    let Some((open, deadline)) = stream.asked() else {
+        return;
+    };
     let connect = apps.connect(&open.app, open.kind, stream.instant(deadline));
     let connected = tokio::select! {
         biased;

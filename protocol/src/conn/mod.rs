@@ -450,7 +450,9 @@ impl Conn {
             return Front::Closed { idle: false };
         };
         if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
-            return Front::Closed { idle: stream.was_idle };
+            return Front::Closed {
+                idle: stream.was_idle,
+            };
         }
         if let Some(linger) = stream.fenced {
             return Front::Fenced {
