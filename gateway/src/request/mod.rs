@@ -1,4 +1,4 @@
 //! (being written)
-pub mod front;
 pub mod forwarded;
+pub mod front;
 pub mod normalize;
