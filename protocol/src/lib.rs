@@ -14,6 +14,8 @@ pub mod conn;
 pub mod handshake;
 #[cfg(feature = "io")]
 pub mod io;
+#[cfg(any(test, feature = "test-util"))]
+pub mod testing;
 pub mod time;
 pub mod verdict;
 pub mod wire;

@@ -1,1 +1,29 @@
-//! x
+//! The harness: real binaries, app doubles that record every byte, clients that say exactly what they sent.
+//!
+//! Owns: starting and stopping everything a test needs, on port 0 and without leftovers. Must not:
+//! know how gateway or agent work inside; whatever a test learns, it learns through sockets,
+//! files and exit codes, as a stranger would.
+//!
+//! | Module | Holds |
+//! |---|---|
+//! | [`binaries`] | finds or builds `bh-gateway` and `bh-agent` |
+//! | [`process`] | a child process: lines awaited, logs kept, killed on drop, memory read |
+//! | [`app`] | the app double: scripted behaviour, every byte recorded |
+//! | [`client`] | raw HTTP/1; [`h2c`] HTTP/2; [`ws`] WebSocket |
+//! | [`metrics`] | the admin listener read as numbers |
+//! | [`world`] | gateway + agents + apps, wired |
+//! | [`pki`] | certificates made for one test |
+//! | [`wait`] | the only place that waits for time |
+
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod binaries;
+pub mod client;
+pub mod h2c;
+pub mod metrics;
+pub mod pki;
+pub mod process;
+pub mod wait;
+pub mod world;
+pub mod ws;

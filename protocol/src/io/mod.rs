@@ -1,1 +1,13 @@
-//! (being written)
+//! Tokio around the core: carriers, one driver task per tunnel, streams with wakers.
+
+mod app_stream;
+pub mod clock;
+mod driver;
+mod shared;
+mod stream;
+mod tunnel;
+
+pub use app_stream::{AppStream, Outgoing};
+pub use shared::{CloseReason, Notice};
+pub use stream::{StreamControl, StreamEnded, TunnelStream};
+pub use tunnel::{Tunnel, TunnelStats};

@@ -1,0 +1,268 @@
+//! The admin listener over a real socket.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::*;
+use crate::clock::Clock;
+use crate::request::front::ClientProtocol;
+use crate::telemetry::{ExchangeGuard, Metrics, Protocol, Sinks};
+
+#[derive(Default)]
+struct Gateway {
+    draining: AtomicBool,
+}
+
+impl AdminState for Gateway {
+    fn readiness(&self) -> Readiness {
+        Readiness {
+            listeners_up: true,
+            draining: self.draining.load(Ordering::Relaxed),
+            memory_percent: Some(40),
+        }
+    }
+
+    fn gateway(&self) -> GatewayInfo {
+        GatewayInfo {
+            node: "gw-1".into(),
+            version: "0.1.0",
+            since: UNIX_EPOCH,
+            workers: 2,
+            draining: self.draining.load(Ordering::Relaxed),
+            public: vec![(Ipv4Addr::LOCALHOST, 8080).into()],
+            tunnel: vec![(Ipv4Addr::LOCALHOST, 7000).into()],
+            apps: 1,
+            tunnels: 1,
+            in_flight: 0,
+            long_lived: 0,
+        }
+    }
+
+    fn apps(&self) -> Vec<AppInfo> {
+        let refusals = Refusals {
+            since: UNIX_EPOCH + Duration::from_secs(1),
+            count: 14,
+            reason: "connect_refused",
+        };
+        vec![AppInfo {
+            name: "demo".into(),
+            kind: "http1",
+            hosts: vec!["demo.localhost".into()],
+            health: AppHealth::NoAgent,
+            agents: Vec::new(),
+            in_flight: 0,
+            long_lived: 0,
+            refusals: Some(refusals),
+        }]
+    }
+
+    fn tunnels(&self) -> Vec<TunnelInfo> {
+        vec![TunnelInfo {
+            id: "t-1".into(),
+            agent: "laptop".into(),
+            carrier: "tls",
+            peer: (Ipv4Addr::LOCALHOST, 50_000).into(),
+            since: UNIX_EPOCH,
+            state: "live",
+            apps: vec!["demo".into()],
+            streams: 3,
+            rtt: Some(Duration::from_micros(1500)),
+            bytes_in: 10,
+            bytes_out: 20,
+        }]
+    }
+
+    fn drain(&self) {
+        self.draining.store(true, Ordering::Relaxed);
+    }
+}
+
+struct Scene {
+    addr: SocketAddr,
+    sinks: Arc<Sinks>,
+    clock: Clock,
+    stop: oneshot::Sender<()>,
+    served: tokio::task::JoinHandle<()>,
+}
+
+impl Scene {
+    async fn new(access: Access) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+            .await
+            .expect("bound");
+        let addr = listener.local_addr().expect("bound");
+        let clock = Clock::start();
+        let sinks = Sinks::new(clock, Metrics::new(), None);
+        let admin = Admin::new(Arc::new(Gateway::default()), Arc::clone(&sinks), access);
+        let (stop, stopped) = oneshot::channel();
+        let served = tokio::spawn(serve(listener, admin, async {
+            // A dropped sender stops it as well.
+            let _ = stopped.await;
+        }));
+        Self {
+            addr,
+            sinks,
+            clock,
+            stop,
+            served,
+        }
+    }
+
+    /// Status, head and body of one request, on a connection of its own.
+    async fn ask(&self, line: &str, fields: &str) -> (u16, String, String) {
+        let mut stream = TcpStream::connect(self.addr).await.expect("accepted");
+        let request = format!(
+            "{line} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n{fields}\r\n",
+            self.addr
+        );
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("read");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+        let status = head.split(' ').nth(1).expect("a status line");
+        (
+            status.parse().expect("a status"),
+            head.to_ascii_lowercase(),
+            body.to_owned(),
+        )
+    }
+
+    async fn json(&self, line: &str) -> (u16, Value) {
+        let (status, _, body) = self.ask(line, "").await;
+        (status, serde_json::from_str(&body).expect("json"))
+    }
+}
+
+#[tokio::test]
+async fn a_gateway_is_ready_until_it_drains() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    assert_eq!(scene.json("GET /healthz").await.0, 200);
+    assert_eq!(scene.json("GET /readyz").await.0, 200);
+    let (status, body) = scene.json("POST /v1/drain").await;
+    assert_eq!((status, &body["draining"]), (202, &Value::Bool(true)));
+    let (status, body) = scene.json("GET /readyz").await;
+    assert_eq!(status, 503);
+    assert_eq!(body["reasons"], serde_json::json!(["draining"]));
+    assert_eq!(scene.json("GET /healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn apps_and_tunnels_are_told_whole_and_one_by_one() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (_, list) = scene.json("GET /v1/apps").await;
+    let (_, one) = scene.json("GET /v1/apps/demo").await;
+    assert_eq!(list["apps"][0], one);
+    assert_eq!(one["health"], "no_agent");
+    assert_eq!(one["refusals"]["count"], 14);
+    assert_eq!(one["refusals"]["since"], "1970-01-01T00:00:01.000Z");
+    let (_, one) = scene.json("GET /v1/tunnels/t-1").await;
+    assert_eq!(one["rtt_ms"], 1.5);
+    assert_eq!(one["since"], "1970-01-01T00:00:00.000Z");
+    assert_eq!(scene.json("GET /v1/apps/ghost").await.0, 404);
+    assert_eq!(scene.json("GET /v1/tunnels/ghost").await.0, 404);
+    assert_eq!(scene.json("GET /v1/status").await.1["node"], "gw-1");
+}
+
+#[tokio::test]
+async fn an_exchange_is_found_by_its_request_id() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let id = Uuid::now_v7();
+    let guard = ExchangeGuard::new(
+        Arc::clone(&scene.sinks),
+        id,
+        scene.clock.now(),
+        Ipv4Addr::LOCALHOST.into(),
+        Protocol::Http(ClientProtocol::Http11),
+    );
+    let (status, body) = scene.json(&format!("GET /v1/exchanges/{id}")).await;
+    assert_eq!((status, &body["live"]), (200, &Value::Bool(true)));
+    drop(guard);
+    let (_, body) = scene.json(&format!("GET /v1/exchanges/{id}")).await;
+    assert_eq!(body["aborted"], "client");
+    let unknown = Uuid::now_v7();
+    assert_eq!(
+        scene.json(&format!("GET /v1/exchanges/{unknown}")).await.0,
+        404
+    );
+    assert_eq!(scene.json("GET /v1/exchanges/nonsense").await.0, 400);
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_text_format_and_count_this_connection() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, head, body) = scene.ask("GET /metrics", "").await;
+    assert_eq!(status, 200);
+    assert!(
+        head.contains("content-type: text/plain; version=0.0.4"),
+        "{head}"
+    );
+    assert!(
+        body.contains("bridgehead_connections{kind=\"admin\"} 1\n"),
+        "{body}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_not_built_is_not_there() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    for line in [
+        "POST /v1/reload",
+        "POST /v1/agents/laptop/revoke",
+        "GET /v1/openapi.json",
+        "GET /",
+    ] {
+        assert_eq!(scene.json(line).await.0, 404, "{line}");
+    }
+    assert_eq!(scene.json("GET /v1/drain").await.0, 405);
+    assert_eq!(scene.json("POST /v1/status").await.0, 405);
+}
+
+#[tokio::test]
+async fn a_configured_token_guards_everything_but_the_probes() {
+    let scene = Scene::new(Access::with_token(blake3::hash(b"s3cret"), Vec::new())).await;
+    let (status, head, body) = scene
+        .ask("GET /metrics", "Authorization: Bearer guess\r\n")
+        .await;
+    assert_eq!(status, 401);
+    assert!(head.contains("www-authenticate: bearer"), "{head}");
+    assert!(head.contains("cache-control: no-store"), "{head}");
+    assert!(!body.contains("guess"));
+    let (status, ..) = scene
+        .ask("GET /metrics", "Authorization: Bearer s3cret\r\n")
+        .await;
+    assert_eq!(status, 200);
+    assert_eq!(scene.json("GET /readyz").await.0, 200);
+    assert_eq!(scene.json("GET /v1/openapi.json").await.0, 401);
+}
+
+#[tokio::test]
+async fn a_foreign_page_cannot_drain_the_gateway() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, _, body) = scene
+        .ask("POST /v1/drain", "Origin: http://evil.example\r\n")
+        .await;
+    assert_eq!(status, 403);
+    assert!(body.contains("cross_origin"));
+    assert_eq!(scene.json("GET /readyz").await.0, 200);
+}
+
+#[tokio::test]
+async fn the_listener_stops_when_told_and_drops_idle_connections() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let mut idle = TcpStream::connect(scene.addr).await.expect("accepted");
+    assert_eq!(scene.json("GET /healthz").await.0, 200);
+    scene.stop.send(()).expect("serving");
+    scene.served.await.expect("no panic");
+    let mut rest = Vec::new();
+    let ended = idle.read_to_end(&mut rest).await;
+    assert!(ended.is_err() || rest.is_empty());
+    assert!(TcpStream::connect(scene.addr).await.is_err());
+}

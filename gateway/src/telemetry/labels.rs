@@ -1,0 +1,158 @@
+//! The words that metrics and log lines use as label values, as closed enums.
+//!
+//! A label value that is not a configured name comes from here or from `protocol::verdict`, so the
+//! number of series is bounded by construction. Pure values; nothing here counts.
+
+/// Declares an enum of label values with `ALL` (in the order of the discriminants) and `as_str`.
+macro_rules! labels {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$doc])* $variant,)+ }
+
+        impl $name {
+            /// Every value, in the order of declaration.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The word in metrics and log lines.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)+ }
+            }
+        }
+    };
+}
+
+labels! {
+    /// How an exchange ended, as its client saw it.
+    Outcome {
+        /// The app's answer (or the gateway's own page) went out to its end.
+        Answered = "answered",
+        /// The gateway answered; the app did not see the request and never will.
+        Refused = "refused",
+        /// The gateway answered after the request may have reached the app.
+        Failed = "failed",
+        /// The app's answer was cut short, visibly.
+        Aborted = "aborted",
+        /// The client went before its answer was complete.
+        ClientLeft = "client_left",
+    }
+}
+
+labels! {
+    /// Parts of an exchange's time; each is measured from the arrival of the head.
+    Phase {
+        /// Until admission.
+        Admit = "admit",
+        /// Until the agent said that the app's connection stands.
+        Open = "open",
+        /// Until the first byte of the app's answer.
+        FirstByte = "first_byte",
+        /// Until the end.
+        Total = "total",
+    }
+}
+
+labels! {
+    /// Direction of body bytes.
+    Direction {
+        /// From the client.
+        In = "in",
+        /// To the client.
+        Out = "out",
+    }
+}
+
+labels! {
+    /// How a hold ended.
+    HoldResult {
+        /// The request was given to an app.
+        Released = "released",
+        /// The hold ran out; the caller got the refusal.
+        Expired = "expired",
+        /// The client left while it was held.
+        ClientLeft = "client_left",
+    }
+}
+
+labels! {
+    /// State of a tunnel, as the gateway sees it.
+    TunnelState {
+        /// Takes new streams.
+        Live = "live",
+        /// Finishes old streams, takes no new ones.
+        Draining = "draining",
+    }
+}
+
+labels! {
+    /// What carries a tunnel's frames.
+    CarrierKind {
+        /// Plain TCP.
+        Tcp = "tcp",
+        /// TCP under TLS.
+        Tls = "tls",
+        /// WebSocket without TLS.
+        Ws = "ws",
+        /// WebSocket over TLS.
+        Wss = "wss",
+    }
+}
+
+labels! {
+    /// State of a stream inside the tunnels.
+    StreamState {
+        /// Asked for; the agent has not said that the app's connection stands.
+        Opening = "opening",
+        /// Carries an exchange.
+        Open = "open",
+        /// The exchange is over; the last word of the agent is awaited.
+        Closing = "closing",
+    }
+}
+
+labels! {
+    /// How an agent's attempt to join ended.
+    HandshakeResult {
+        /// A tunnel stands.
+        Accepted = "accepted",
+        /// Wrong, expired or revoked token, or names outside its scope.
+        Denied = "denied",
+        /// Not finished in time.
+        TimedOut = "timed_out",
+        /// The peer did not speak the protocol, or no version of it that we speak.
+        Malformed = "malformed",
+        /// The connection ended before the handshake did, TLS faults included.
+        Closed = "closed",
+        /// Turned away unread: too many at once, or a drain.
+        Refused = "refused",
+    }
+}
+
+labels! {
+    /// Kind of an accepted connection.
+    ConnectionKind {
+        /// Accepted on a public port; TLS or the protocol is not yet settled.
+        Pending = "pending",
+        /// HTTP/1 client.
+        Http1 = "http1",
+        /// HTTP/2 client.
+        Http2 = "http2",
+        /// Client of a TCP app.
+        Tcp = "tcp",
+        /// Agent, handshake included.
+        Tunnel = "tunnel",
+        /// Client of the admin listener.
+        Admin = "admin",
+    }
+}
+
+labels! {
+    /// What memory is counted.
+    MemoryKind {
+        /// Resident set of the process, read when metrics are asked for.
+        Resident = "resident",
+        /// The budget at which the gateway starts to refuse work.
+        Budget = "budget",
+    }
+}

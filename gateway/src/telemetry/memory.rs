@@ -1,0 +1,36 @@
+//! How much memory the process holds, from the kernel's own account.
+//!
+//! Reads one small file of `/proc`; decides nothing about budgets.
+
+/// Resident set of this process in bytes; `None` where the kernel does not say.
+#[must_use]
+pub fn resident() -> Option<u64> {
+    parse(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// The `VmRSS` line of `/proc/PID/status`, which is always in kibibytes.
+fn parse(status: &str) -> Option<u64> {
+    let value = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let kibibytes: u64 = value.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kibibytes.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resident_size_is_read_in_bytes() {
+        assert_eq!(
+            parse("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"),
+            Some(2_097_152)
+        );
+        assert_eq!(parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_a_resident_size() {
+        assert!(resident().expect("linux says") > 100_000);
+    }
+}

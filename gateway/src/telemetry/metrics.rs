@@ -1,0 +1,464 @@
+//! Every metric of the gateway, in one file: names, types, labels.
+//!
+//! Owns its registry (never the crate's global one). It must not know where a number comes from:
+//! callers count through typed values, so no free text becomes a label. Invariants: gauges move
+//! only through guards and return to zero; the number of series is bounded ([`MAX_APPS`] apps, the
+//! rest share one name); the path of a successful exchange looks up no label by its text.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bridgehead_protocol::verdict::{Code, Delivery, Reason, WindowKind};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+use super::labels::{
+    CarrierKind, ConnectionKind, Direction, HandshakeResult, HoldResult, MemoryKind, Outcome,
+    Phase, StreamState, TunnelState,
+};
+use super::memory;
+
+/// Apps that get series of their own. Names can come from agents (inside their pattern), so a
+/// hostile agent must not be able to make more.
+pub const MAX_APPS: usize = 1000;
+
+/// App label of exchanges that never found a route. No app can have this name.
+pub const UNROUTED: &str = "_unrouted";
+/// App label of requests to the gateway's own hosts.
+pub const OWN: &str = "_own";
+/// App label shared by apps beyond [`MAX_APPS`].
+pub const OTHER: &str = "_other";
+
+/// Upper bounds in seconds: from a local app's millisecond to past the default windows (15, 30 s).
+const BUCKETS: &[f64] = &[
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
+];
+
+/// All metrics of one gateway.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    per_app: PerApp,
+    apps: Mutex<BTreeMap<Box<str>, Arc<AppMetrics>>>,
+    tunnels: Vec<IntGauge>,
+    carriers: Vec<IntGauge>,
+    streams: Vec<IntGauge>,
+    handshakes: Vec<IntCounter>,
+    connections: Vec<IntGauge>,
+    memory: Vec<IntGauge>,
+    access_dropped: IntCounter,
+}
+
+/// The families with an `app` label.
+#[derive(Clone, Debug)]
+struct PerApp {
+    exchanges: IntCounterVec,
+    seconds: HistogramVec,
+    in_flight: IntGaugeVec,
+    long_lived: IntGaugeVec,
+    refusals: IntCounterVec,
+    windows: IntCounterVec,
+    holds: IntCounterVec,
+    retries: IntCounterVec,
+    bytes: IntCounterVec,
+}
+
+impl Metrics {
+    /// Register every metric in a fresh registry.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let families = Families(Registry::new());
+        let per_app = PerApp::register(&families);
+        let build = families.gauges(
+            "build_info",
+            "Always 1; the labels say what runs",
+            &["version"],
+        );
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        let tunnels = families.gauges("tunnels", "Tunnels by state", &["state"]);
+        let carriers = families.gauges("carriers", "Connections that carry tunnels", &["kind"]);
+        let streams = families.gauges("streams", "Streams in all tunnels by state", &["state"]);
+        let handshakes = families.counters(
+            "handshakes_total",
+            "Attempts of agents to join",
+            &["result"],
+        );
+        let connections = families.gauges("connections", "Accepted connections", &["kind"]);
+        let memory = families.gauges("memory_bytes", "Memory of the process", &["kind"]);
+        let access_dropped = families.counters(
+            "access_log_dropped_total",
+            "Access lines lost because the log's reader was too slow",
+            &[],
+        );
+        Arc::new(Self {
+            registry: families.0,
+            per_app,
+            apps: Mutex::default(),
+            tunnels: each(TunnelState::ALL, |s| {
+                tunnels.with_label_values(&[s.as_str()])
+            }),
+            carriers: each(CarrierKind::ALL, |k| {
+                carriers.with_label_values(&[k.as_str()])
+            }),
+            streams: each(StreamState::ALL, |s| {
+                streams.with_label_values(&[s.as_str()])
+            }),
+            handshakes: each(HandshakeResult::ALL, |r| {
+                handshakes.with_label_values(&[r.as_str()])
+            }),
+            connections: each(ConnectionKind::ALL, |k| {
+                connections.with_label_values(&[k.as_str()])
+            }),
+            memory: each(MemoryKind::ALL, |k| memory.with_label_values(&[k.as_str()])),
+            access_dropped: access_dropped.with_label_values::<&str>(&[]),
+        })
+    }
+
+    /// The ready counters of one app. Callers keep the result beside the route; asking again gives
+    /// the same one. `name` is an app's name or one of the names of this file that begin with `_`.
+    #[must_use]
+    pub fn app(&self, name: &str) -> Arc<AppMetrics> {
+        let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = apps.get(name) {
+            return Arc::clone(known);
+        }
+        let full = apps.len() >= MAX_APPS && !name.starts_with('_');
+        let label = if full { OTHER } else { name };
+        if let Some(known) = apps.get(label) {
+            return Arc::clone(known);
+        }
+        let made = Arc::new(AppMetrics::resolve(label, &self.per_app));
+        apps.insert(label.into(), Arc::clone(&made));
+        made
+    }
+
+    /// Count a tunnel in `state` until the guard is dropped.
+    pub fn tunnel(&self, state: TunnelState) -> GaugeGuard {
+        GaugeGuard::raise(&self.tunnels[state as usize])
+    }
+
+    /// Count a carrier until the guard is dropped.
+    pub fn carrier(&self, kind: CarrierKind) -> GaugeGuard {
+        GaugeGuard::raise(&self.carriers[kind as usize])
+    }
+
+    /// Count a stream in `state` until the guard is dropped.
+    pub fn stream(&self, state: StreamState) -> GaugeGuard {
+        GaugeGuard::raise(&self.streams[state as usize])
+    }
+
+    /// Count an accepted connection until the guard is dropped.
+    pub fn connection(&self, kind: ConnectionKind) -> GaugeGuard {
+        GaugeGuard::raise(&self.connections[kind as usize])
+    }
+
+    /// Count the end of an agent's attempt to join.
+    pub fn handshake(&self, result: HandshakeResult) {
+        self.handshakes[result as usize].inc();
+    }
+
+    /// Say how much memory the gateway may use.
+    pub fn set_memory_budget(&self, bytes: u64) {
+        self.memory[MemoryKind::Budget as usize].set(clamp(bytes));
+    }
+
+    /// Count access lines that could not be written.
+    pub(super) fn access_lines_dropped(&self, lines: u64) {
+        self.access_dropped.inc_by(lines);
+    }
+
+    /// Everything in the Prometheus text format.
+    ///
+    /// # Errors
+    /// Only if the encoder finds a family inconsistent, which would be a fault of this file.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        if let Some(bytes) = memory::resident() {
+            self.memory[MemoryKind::Resident as usize].set(clamp(bytes));
+        }
+        TextEncoder::new().encode_to_string(&self.registry.gather())
+    }
+}
+
+impl PerApp {
+    fn register(families: &Families) -> Self {
+        Self {
+            exchanges: families.counters(
+                "exchanges_total",
+                "Exchanges that ended, each exactly once",
+                &["app", "outcome", "delivery", "code"],
+            ),
+            seconds: families.histograms(
+                "exchange_seconds",
+                "Time from the arrival of the request's head to each phase's end",
+                &["app", "phase"],
+            ),
+            in_flight: families.gauges("in_flight", "Exchanges that occupy the app", &["app"]),
+            long_lived: families.gauges(
+                "long_lived",
+                "Upgraded, streaming and TCP exchanges",
+                &["app"],
+            ),
+            refusals: families.counters(
+                "refusals_total",
+                "Requests that the app did not see and never will",
+                &["app", "code", "reason"],
+            ),
+            windows: families.counters(
+                "windows_fired_total",
+                "Exchanges that were silent for a whole window",
+                &["app", "window"],
+            ),
+            holds: families.counters(
+                "holds_total",
+                "Requests that waited for their app to come back",
+                &["app", "result"],
+            ),
+            retries: families.counters(
+                "retries_total",
+                "Repeated tries, with the reason of the failed one",
+                &["app", "reason"],
+            ),
+            bytes: families.counters("bytes_total", "Body bytes", &["app", "direction"]),
+        }
+    }
+}
+
+/// The counters of one app, resolved once.
+#[derive(Debug)]
+pub struct AppMetrics {
+    label: Box<str>,
+    families: PerApp,
+    answered: IntCounter,
+    phases: Vec<Histogram>,
+    in_flight: IntGauge,
+    long_lived: IntGauge,
+    windows: [(WindowKind, IntCounter); 2],
+    holds: Vec<IntCounter>,
+    bytes: Vec<IntCounter>,
+}
+
+impl AppMetrics {
+    fn resolve(label: &str, families: &PerApp) -> Self {
+        let window = |kind: WindowKind| {
+            let counter = families.windows.with_label_values(&[label, kind.as_str()]);
+            (kind, counter)
+        };
+        Self {
+            label: label.into(),
+            answered: families.exchanges.with_label_values(&[
+                label,
+                Outcome::Answered.as_str(),
+                Delivery::Delivered.as_str(),
+                "",
+            ]),
+            phases: each(Phase::ALL, |p| {
+                families.seconds.with_label_values(&[label, p.as_str()])
+            }),
+            in_flight: families.in_flight.with_label_values(&[label]),
+            long_lived: families.long_lived.with_label_values(&[label]),
+            windows: [window(WindowKind::FirstFrame), window(WindowKind::Stall)],
+            holds: each(HoldResult::ALL, |r| {
+                families.holds.with_label_values(&[label, r.as_str()])
+            }),
+            bytes: each(Direction::ALL, |d| {
+                families.bytes.with_label_values(&[label, d.as_str()])
+            }),
+            families: families.clone(),
+        }
+    }
+
+    /// Count an exchange as occupying the app until the guard is dropped.
+    pub fn in_flight(&self) -> GaugeGuard {
+        GaugeGuard::raise(&self.in_flight)
+    }
+
+    /// Count an exchange as long-lived until the guard is dropped.
+    pub fn long_lived(&self) -> GaugeGuard {
+        GaugeGuard::raise(&self.long_lived)
+    }
+
+    /// Exchanges that occupy the app now.
+    #[must_use]
+    pub fn in_flight_now(&self) -> u64 {
+        u64::try_from(self.in_flight.get()).unwrap_or(0)
+    }
+
+    /// Long-lived exchanges now.
+    #[must_use]
+    pub fn long_lived_now(&self) -> u64 {
+        u64::try_from(self.long_lived.get()).unwrap_or(0)
+    }
+
+    /// Count body bytes.
+    pub fn bytes(&self, direction: Direction, count: u64) {
+        self.bytes[direction as usize].inc_by(count);
+    }
+
+    /// Count a window that ran out.
+    pub fn window_fired(&self, kind: WindowKind) {
+        for (known, counter) in &self.windows {
+            if *known == kind {
+                counter.inc();
+            }
+        }
+    }
+
+    /// Count the end of a hold.
+    pub fn hold_ended(&self, result: HoldResult) {
+        self.holds[result as usize].inc();
+    }
+
+    /// Count a repeated try.
+    pub fn retried(&self, reason: Reason) {
+        self.families
+            .retries
+            .with_label_values(&[self.label.as_ref(), reason.as_str()])
+            .inc();
+    }
+
+    /// Count the end of an exchange. Only the drop of `ExchangeGuard` calls this.
+    pub(super) fn ended(&self, outcome: Outcome, delivery: Option<Delivery>, code: Option<Code>) {
+        if outcome == Outcome::Answered && delivery == Some(Delivery::Delivered) && code.is_none() {
+            self.answered.inc();
+            return;
+        }
+        self.families
+            .exchanges
+            .with_label_values(&[
+                self.label.as_ref(),
+                outcome.as_str(),
+                delivery.map_or("", Delivery::as_str),
+                code.map_or("", Code::as_str),
+            ])
+            .inc();
+    }
+
+    /// Count a refusal. Only the drop of `ExchangeGuard` calls this.
+    pub(super) fn refused(&self, code: Code, reason: Reason) {
+        self.families
+            .refusals
+            .with_label_values(&[self.label.as_ref(), code.as_str(), reason.as_str()])
+            .inc();
+    }
+
+    /// Record how long a phase took, in seconds.
+    pub(super) fn phase(&self, phase: Phase, seconds: f64) {
+        self.phases[phase as usize].observe(seconds);
+    }
+}
+
+/// One unit of a gauge, taken back by its drop.
+#[derive(Debug)]
+#[must_use = "the gauge falls when this is dropped"]
+pub struct GaugeGuard(IntGauge);
+
+impl GaugeGuard {
+    fn raise(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for GaugeGuard {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// Makes and registers families under the common prefix. A failure means that two families of this
+/// file share a name or a name is malformed; the tests of this file build them all.
+struct Families(Registry);
+
+impl Families {
+    fn add<C: prometheus::core::Collector + Clone + 'static>(
+        &self,
+        family: Result<C, prometheus::Error>,
+    ) -> C {
+        let family = family.expect("names and labels in this file are well formed");
+        self.0
+            .register(Box::new(family.clone()))
+            .expect("names in this file are unique");
+        family
+    }
+
+    fn counters(&self, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
+        self.add(IntCounterVec::new(options(name, help), labels))
+    }
+
+    fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> IntGaugeVec {
+        self.add(IntGaugeVec::new(options(name, help), labels))
+    }
+
+    fn histograms(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+        let options = HistogramOpts::from(options(name, help)).buckets(BUCKETS.to_vec());
+        self.add(HistogramVec::new(options, labels))
+    }
+}
+
+fn options(name: &str, help: &str) -> Opts {
+    Opts::new(format!("bridgehead_{name}"), help)
+}
+
+/// One metric per label value, at the place of its discriminant.
+fn each<L: Copy, M>(all: &[L], make: impl Fn(L) -> M) -> Vec<M> {
+    all.iter().map(|label| make(*label)).collect()
+}
+
+fn clamp(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(metrics: &Metrics, line: &str) -> Option<String> {
+        let text = metrics.render().expect("consistent families");
+        text.lines()
+            .find_map(|l| l.strip_prefix(line)?.strip_prefix(' '))
+            .map(str::to_owned)
+    }
+
+    #[test]
+    fn a_gauge_falls_when_its_guard_is_dropped() {
+        let metrics = Metrics::new();
+        let app = metrics.app("demo");
+        let line = r#"bridgehead_in_flight{app="demo"}"#;
+        let guards = (app.in_flight(), app.in_flight());
+        assert_eq!(value(&metrics, line).as_deref(), Some("2"));
+        drop(guards);
+        assert_eq!(value(&metrics, line).as_deref(), Some("0"));
+    }
+
+    #[test]
+    fn the_same_app_has_one_set_of_counters() {
+        let metrics = Metrics::new();
+        assert!(Arc::ptr_eq(&metrics.app("demo"), &metrics.app("demo")));
+    }
+
+    #[test]
+    fn apps_beyond_the_bound_share_one_name() {
+        let metrics = Metrics::new();
+        for n in 0..MAX_APPS + 50 {
+            metrics.app(&format!("shop-{n}")).bytes(Direction::In, 1);
+        }
+        let other = r#"bridgehead_bytes_total{app="_other",direction="in"}"#;
+        assert_eq!(value(&metrics, other).as_deref(), Some("50"));
+        assert!(!metrics.render().expect("consistent").contains("shop-1049"));
+    }
+
+    #[test]
+    fn the_ready_counter_and_the_looked_up_one_are_the_same_series() {
+        let metrics = Metrics::new();
+        let app = metrics.app("demo");
+        app.ended(Outcome::Answered, Some(Delivery::Delivered), None);
+        app.ended(Outcome::ClientLeft, None, None);
+        let ok = r#"bridgehead_exchanges_total{app="demo",code="",delivery="delivered",outcome="answered"}"#;
+        let left =
+            r#"bridgehead_exchanges_total{app="demo",code="",delivery="",outcome="client_left"}"#;
+        assert_eq!(value(&metrics, ok).as_deref(), Some("1"));
+        assert_eq!(value(&metrics, left).as_deref(), Some("1"));
+    }
+}

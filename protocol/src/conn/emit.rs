@@ -1,0 +1,238 @@
+//! Frames out: what a stream owes, in the order the protocol demands, into one bounded outbox.
+
+use std::collections::VecDeque;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::wire::{Frame, GoAwayReason, StreamId, encode, encode_data_header};
+
+use super::event::Ended;
+use super::flow::Piece;
+use super::sched::SLICE;
+use super::store::StreamKey;
+use super::stream::Phase;
+use super::{Conn, ID_CEILING};
+
+/// Payloads below this are copied next to their header, above they are written as they are.
+const INLINE_BELOW: usize = 4 * 1024;
+
+/// Encoded frames on their way to a carrier: whole frames only, to be written front to back.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    segments: VecDeque<Bytes>,
+    tail: BytesMut,
+    len: usize,
+}
+
+impl Outbox {
+    /// Bytes not yet written.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True if nothing is left to write.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The segments to write, in order.
+    pub fn segments(&self) -> impl Iterator<Item = &Bytes> {
+        self.segments.iter()
+    }
+
+    /// The front segment.
+    #[must_use]
+    pub fn front(&self) -> Option<&Bytes> {
+        self.segments.front()
+    }
+
+    /// Drops `count` written bytes from the front.
+    pub fn advance(&mut self, mut count: usize) {
+        self.len = self.len.saturating_sub(count);
+        while let Some(front) = self.segments.front_mut() {
+            if count < front.len() {
+                front.advance(count);
+                return;
+            }
+            count -= front.len();
+            self.segments.pop_front();
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame) {
+        let before = self.tail.len();
+        encode(frame, &mut self.tail);
+        self.len += self.tail.len() - before;
+    }
+
+    fn data(&mut self, stream: StreamId, bytes: Bytes, fin: bool) {
+        let header = encode_data_header(stream, bytes.len(), fin);
+        self.tail.extend_from_slice(&header);
+        self.len += header.len() + bytes.len();
+        if bytes.len() < INLINE_BELOW {
+            self.tail.extend_from_slice(&bytes);
+        } else {
+            self.seal();
+            self.segments.push_back(bytes);
+        }
+    }
+
+    fn seal(&mut self) {
+        if !self.tail.is_empty() {
+            self.segments.push_back(self.tail.split().freeze());
+        }
+    }
+}
+
+impl Conn {
+    /// Fills `out` with what goes out next, until it holds about `budget` bytes. Control first,
+    /// then first bytes of exchanges, then bulk in turn.
+    pub fn poll_transmit(&mut self, out: &mut Outbox, budget: usize) {
+        while let Some(frame) = self.sched.next_tunnel_frame() {
+            out.frame(&frame);
+        }
+        while out.len() < budget && self.failed.is_none() {
+            let Some(key) = self.sched.next_control() else {
+                break;
+            };
+            self.emit_control(key, out);
+        }
+        while out.len() < budget && self.failed.is_none() {
+            let Some(key) = self.sched.next_data() else {
+                break;
+            };
+            self.emit_data(key, out);
+        }
+        out.seal();
+    }
+
+    fn emit_control(&mut self, key: StreamKey, out: &mut Outbox) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        stream.in_control = false;
+        if stream.ended.is_some() {
+            return;
+        }
+        if std::mem::take(&mut stream.pending.open) {
+            let id = StreamId(self.next_id);
+            self.next_id += 2;
+            self.highest_open = id.0;
+            stream.id = Some(id);
+            stream.phase = Phase::Opening;
+            out.frame(&Frame::Open(id, stream.open.clone()));
+            self.store.bind(id, key);
+            if self.next_id >= ID_CEILING {
+                self.drain(
+                    GoAwayReason::IdsExhausted,
+                    std::time::Duration::from_secs(30),
+                );
+            }
+        }
+        let credit = self.settings.initial_window;
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        let Some(id) = stream.id else { return };
+        if std::mem::take(&mut stream.pending.opened) {
+            out.frame(&Frame::Opened { stream: id, credit });
+        }
+        if let Some((limit, consumed)) = stream.pending.credit.take() {
+            out.frame(&Frame::Credit {
+                stream: id,
+                limit,
+                consumed,
+            });
+        }
+        if std::mem::take(&mut stream.pending.fence) {
+            out.frame(&Frame::Fence {
+                stream: id,
+                linger: stream.fenced.unwrap_or(false),
+            });
+        }
+        if std::mem::take(&mut stream.pending.count) {
+            out.frame(&Frame::Count {
+                stream: id,
+                written: stream.inn.taken(),
+                read: stream.out.end(),
+            });
+        }
+        if let Some(code) = stream.pending.reset.take() {
+            out.frame(&Frame::Reset { stream: id, code });
+        }
+        if let Some((reason, errno)) = stream.pending.refused.take() {
+            out.frame(&Frame::Refused {
+                stream: id,
+                reason,
+                errno,
+            });
+            self.end(key, Ended::Refused { reason, errno });
+            return;
+        }
+        self.emit_final(key, out);
+    }
+
+    fn emit_data(&mut self, key: StreamKey, out: &mut Outbox) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        stream.in_data = false;
+        let Some(id) = stream.id else { return };
+        if stream.ended.is_some() {
+            return;
+        }
+        let mut slice = SLICE;
+        while slice > 0 {
+            match stream.out.next_piece(slice) {
+                Some(Piece::Begin(begin)) => out.frame(&Frame::Begin(id, begin)),
+                Some(Piece::Data(bytes, fin)) => {
+                    slice -= bytes.len().min(slice);
+                    out.data(id, bytes, fin);
+                    if fin {
+                        break;
+                    }
+                }
+                None => break,
+            }
+        }
+        let room = stream
+            .out
+            .room(self.settings.queue_limit, self.settings.retain_limit)
+            > 0;
+        if room {
+            self.wake(key, super::Wake::WRITE);
+        }
+        self.offer(key);
+        self.emit_final(key, out);
+    }
+
+    /// FINAL goes out once everything read from the app has.
+    fn emit_final(&mut self, key: StreamKey, out: &mut Outbox) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        let (Some(id), Some(cause)) = (stream.id, stream.pending.conclude) else {
+            return;
+        };
+        if !stream.out.is_drained() {
+            return;
+        }
+        let (written, read) = (stream.inn.taken(), stream.out.end());
+        out.frame(&Frame::Final {
+            stream: id,
+            written,
+            read,
+            cause,
+        });
+        self.end(
+            key,
+            Ended::Final {
+                written,
+                read,
+                cause,
+            },
+        );
+    }
+}

@@ -1,0 +1,388 @@
+//! Bytes of one stream in one direction: what is queued, emitted, retained, granted, consumed.
+//!
+//! Offsets are absolute from the stream's first byte. Invariants:
+//! `base ≤ next ≤ end`, `next ≤ limit`, `high ≥ next` on the sending half;
+//! `taken ≤ received ≤ granted` on the receiving half. Every byte received is returned as credit
+//! exactly once, by being taken or by being dropped.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::time::Moment;
+use crate::wire::Begin;
+
+/// Payloads below this are copied out of the read buffer, so that one kept byte never pins 64 KiB.
+const COPY_BELOW: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct SendHalf {
+    /// Emitted but not known to be consumed; kept for a resume.
+    retained: VecDeque<Bytes>,
+    queued: VecDeque<Bytes>,
+    begins: VecDeque<(u64, Begin)>,
+    base: u64,
+    next: u64,
+    end: u64,
+    high: u64,
+    limit: u64,
+    consumed: u64,
+    fin: bool,
+    fin_sent: bool,
+    /// Nothing more is taken or emitted: forgotten, or finished.
+    shut: bool,
+    /// Bytes emitted since the exchange began; small means it goes before bulk.
+    since_begin: u64,
+}
+
+/// One piece to emit.
+#[derive(Debug)]
+pub(super) enum Piece {
+    Begin(Begin),
+    Data(Bytes, bool),
+}
+
+impl SendHalf {
+    pub(super) fn grant(&mut self, limit: u64) {
+        self.limit = self.limit.max(limit);
+    }
+
+    /// Takes the peer's consumed offset; true if it advanced. An offset beyond what was ever
+    /// emitted is a lie and refused.
+    pub(super) fn consumed_to(&mut self, consumed: u64) -> Result<bool, ()> {
+        if consumed > self.high {
+            return Err(());
+        }
+        if consumed <= self.consumed {
+            return Ok(false);
+        }
+        self.consumed = consumed;
+        while let Some(front) = self.retained.front_mut() {
+            let len = front.len() as u64;
+            if self.base + len <= consumed {
+                self.base += len;
+                self.retained.pop_front();
+            } else {
+                if consumed > self.base {
+                    let cut = usize::try_from(consumed - self.base).unwrap_or(front.len());
+                    drop(front.split_to(cut));
+                    self.base = consumed;
+                }
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Bytes that may be taken from the source now.
+    pub(super) fn room(&self, queue_limit: usize, retain_limit: u64) -> usize {
+        if self.shut || self.fin {
+            return 0;
+        }
+        let queued = usize::try_from(self.end - self.next).unwrap_or(usize::MAX);
+        let queue = queue_limit.saturating_sub(queued);
+        let retain = retain_limit.saturating_sub(self.end - self.consumed);
+        let credit = self.limit.saturating_sub(self.end);
+        queue.min(usize::try_from(retain.min(credit)).unwrap_or(usize::MAX))
+    }
+
+    pub(super) fn push(&mut self, bytes: Bytes) {
+        debug_assert!(!self.shut && !self.fin);
+        if !bytes.is_empty() {
+            self.end += bytes.len() as u64;
+            self.queued.push_back(bytes);
+        }
+    }
+
+    pub(super) fn begin(&mut self, begin: Begin) -> u64 {
+        if !self.shut {
+            self.begins.push_back((self.end, begin));
+        }
+        self.since_begin = 0;
+        self.end
+    }
+
+    /// The peer's exchange began: the next bytes of this half are its first.
+    pub(super) fn mark_fresh(&mut self) {
+        self.since_begin = 0;
+    }
+
+    pub(super) fn finish(&mut self) {
+        self.fin = true;
+    }
+
+    /// Drops all that was not emitted, and what was kept; returns the highest offset ever emitted.
+    pub(super) fn forget(&mut self) -> u64 {
+        self.queued.clear();
+        self.retained.clear();
+        self.begins.clear();
+        self.end = self.next;
+        self.base = self.next;
+        self.shut = true;
+        self.high
+    }
+
+    pub(super) fn has_piece(&self) -> bool {
+        if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
+            return true;
+        }
+        (self.next < self.end && self.next < self.limit)
+            || (self.fin && !self.fin_sent && self.next == self.end)
+    }
+
+    pub(super) fn is_fresh(&self, slice: u64) -> bool {
+        self.since_begin < slice
+    }
+
+    /// Everything taken has been emitted (or forgotten).
+    pub(super) fn is_drained(&self) -> bool {
+        self.next == self.end && (!self.fin || self.fin_sent || self.shut)
+    }
+
+    pub(super) fn next_piece(&mut self, max: usize) -> Option<Piece> {
+        if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
+            return self
+                .begins
+                .pop_front()
+                .map(|(_, begin)| Piece::Begin(begin));
+        }
+        let mut allow = self.limit.saturating_sub(self.next).min(max as u64);
+        if let Some((at, _)) = self.begins.front() {
+            allow = allow.min(at - self.next);
+        }
+        let allow = usize::try_from(allow).unwrap_or(max);
+        let bytes = match self.queued.front_mut() {
+            Some(front) if allow > 0 && front.len() > allow => front.split_to(allow),
+            Some(_) if allow > 0 => self.queued.pop_front().unwrap_or_default(),
+            _ if self.fin && !self.fin_sent && self.next == self.end => Bytes::new(),
+            _ => return None,
+        };
+        self.next += bytes.len() as u64;
+        self.since_begin += bytes.len() as u64;
+        self.high = self.high.max(self.next);
+        if !bytes.is_empty() {
+            self.retained.push_back(bytes.clone());
+        }
+        let fin = self.fin && self.next == self.end;
+        self.fin_sent |= fin;
+        Some(Piece::Data(bytes, fin))
+    }
+
+    pub(super) fn emitted(&self) -> u64 {
+        self.high
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed
+    }
+
+    pub(super) fn is_shut(&self) -> bool {
+        self.shut
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.fin
+    }
+
+    pub(super) fn check(&self) {
+        debug_assert!(self.base <= self.next && self.next <= self.end, "{self:?}");
+        debug_assert!(
+            self.high >= self.next && self.consumed <= self.high,
+            "{self:?}"
+        );
+        let kept: u64 = self.retained.iter().map(|b| b.len() as u64).sum();
+        let waiting: u64 = self.queued.iter().map(|b| b.len() as u64).sum();
+        debug_assert!(self.shut || self.base + kept == self.next, "{self:?}");
+        debug_assert!(self.next + waiting == self.end, "{self:?}");
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Item {
+    Data(Bytes),
+    Begin(Begin, Moment),
+}
+
+#[derive(Debug)]
+pub(super) struct RecvHalf {
+    queue: VecDeque<Item>,
+    received: u64,
+    taken: u64,
+    granted: u64,
+    told: u64,
+    window: u32,
+    fin: bool,
+    /// Bytes that wait or arrive are dropped.
+    discard: Option<Taken>,
+    grown_at: Moment,
+}
+
+impl RecvHalf {
+    pub(super) fn new(window: u32, now: Moment) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            received: 0,
+            taken: 0,
+            granted: u64::from(window),
+            told: 0,
+            window,
+            fin: false,
+            discard: None,
+            grown_at: now,
+        }
+    }
+
+    /// Takes bytes from the wire. An error is a breach of credit or order by the peer.
+    pub(super) fn push(&mut self, bytes: Bytes, fin: bool) -> Result<(), &'static str> {
+        let len = bytes.len() as u64;
+        if self.received + len > self.granted {
+            return Err("data beyond credit");
+        }
+        if self.fin {
+            return Err("data after fin");
+        }
+        self.received += len;
+        self.fin = fin;
+        match self.discard {
+            Some(Taken::Counted) => self.taken = self.received,
+            Some(Taken::Evidence) => {}
+            None if len == 0 => {}
+            None if bytes.len() < COPY_BELOW => self
+                .queue
+                .push_back(Item::Data(Bytes::copy_from_slice(&bytes))),
+            None => self.queue.push_back(Item::Data(bytes)),
+        }
+        Ok(())
+    }
+
+    pub(super) fn push_begin(&mut self, begin: Begin, deadline: Moment) {
+        if self.discard.is_none() {
+            self.queue.push_back(Item::Begin(begin, deadline));
+        }
+    }
+
+    pub(super) fn front(&self) -> Option<&Item> {
+        self.queue.front()
+    }
+
+    /// Removes up to `max` bytes from the front and counts them as taken.
+    pub(super) fn take(&mut self, max: usize) -> Option<Bytes> {
+        let bytes = match self.queue.front_mut() {
+            Some(Item::Data(front)) if front.len() > max => front.split_to(max),
+            Some(Item::Data(_)) => match self.queue.pop_front() {
+                Some(Item::Data(bytes)) => bytes,
+                _ => return None,
+            },
+            _ => return None,
+        };
+        self.taken += bytes.len() as u64;
+        Some(bytes)
+    }
+
+    pub(super) fn pop_begin(&mut self) {
+        if matches!(self.queue.front(), Some(Item::Begin(..))) {
+            self.queue.pop_front();
+        }
+    }
+
+    /// Drops what waits and what will come. What was dropped counts as taken only where the
+    /// reader is this side's own (gateway); at the agent `taken` is evidence and stays.
+    pub(super) fn discard(&mut self, taken: Taken) {
+        self.queue.clear();
+        self.discard = Some(taken);
+        if taken == Taken::Counted {
+            self.taken = self.received;
+        }
+    }
+
+    /// Credit to announce, if enough was taken (`half`) or anything is untold (`any`).
+    pub(super) fn credit_due(
+        &mut self,
+        now: Moment,
+        rtt: Duration,
+        max_window: u32,
+        due: Due,
+    ) -> Option<(u64, u64)> {
+        if self.taken == self.told || self.discard == Some(Taken::Evidence) {
+            return None;
+        }
+        let half = u64::from(self.window / 2);
+        if matches!(due, Due::Half) && self.taken - self.told < half {
+            return None;
+        }
+        if self.taken - self.told >= half {
+            let quick = now.since(self.grown_at) < rtt * 2;
+            if quick && self.window < max_window {
+                self.window = self.window.saturating_mul(2).min(max_window);
+            }
+            self.grown_at = now;
+        }
+        self.told = self.taken;
+        self.granted = self.granted.max(self.taken + u64::from(self.window));
+        Some((self.granted, self.taken))
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received
+    }
+
+    pub(super) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    pub(super) fn fin(&self) -> bool {
+        self.fin
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn held(&self) -> u64 {
+        self.queue
+            .iter()
+            .map(|i| {
+                if let Item::Data(b) = i {
+                    b.len() as u64
+                } else {
+                    0
+                }
+            })
+            .sum()
+    }
+
+    pub(super) fn check(&self) {
+        debug_assert!(
+            self.taken <= self.received && self.received <= self.granted,
+            "{self:?}"
+        );
+        debug_assert!(self.told <= self.taken, "{self:?}");
+        debug_assert!(
+            self.discard.is_some() || self.taken + self.held() == self.received,
+            "{self:?}"
+        );
+    }
+}
+
+/// What dropping unread bytes means for the `taken` count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The reader is here and does not want them.
+    Counted,
+    /// `taken` says what the app's socket accepted and must not move.
+    Evidence,
+}
+
+/// How eager a credit update is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Due {
+    /// Only when half the window was taken.
+    Half,
+    /// Whatever was taken and not told.
+    Any,
+}

@@ -1,0 +1,361 @@
+//! Frames in. Sizes and rights are checked before state is touched; an `Err` is a breach by the
+//! peer and ends the tunnel, never a neighbour.
+
+use bytes::Bytes;
+
+use crate::time::Moment;
+use crate::wire::{Begin, FinalCause, Frame, Open, RefusedReason, ResetCode, StreamId};
+
+use super::event::{Counted, Ended, Event, Wake};
+use super::flow::{RecvHalf, Taken};
+use super::store::StreamKey;
+use super::stream::{Phase, Stream};
+use super::{Conn, Side};
+
+type Breach = &'static str;
+
+impl Conn {
+    pub(super) fn receive(&mut self, now: Moment, frame: Frame) -> Result<(), Breach> {
+        match frame {
+            Frame::Ping(bytes) => self.sched.pong(bytes),
+            Frame::Pong(bytes) => self.liveness.ponged(now, bytes),
+            Frame::Data { stream, bytes, fin } => self.on_data(stream, bytes, fin)?,
+            Frame::Credit {
+                stream,
+                limit,
+                consumed,
+            } => self.on_credit(stream, limit, consumed)?,
+            Frame::Reset { stream, code } => self.on_reset(stream, code)?,
+            Frame::GoAway {
+                last,
+                reason,
+                deadline,
+            } => {
+                self.on_goaway(last);
+                self.events.push_back(Event::GoAway { reason, deadline });
+            }
+            other => match self.side {
+                Side::Gateway => self.receive_from_agent(other)?,
+                Side::Agent => self.receive_from_gateway(now, other)?,
+            },
+        }
+        Ok(())
+    }
+
+    fn receive_from_agent(&mut self, frame: Frame) -> Result<(), Breach> {
+        match frame {
+            Frame::Apps { revision, apps } => {
+                if revision <= self.apps_revision {
+                    return Err("app list revision went back");
+                }
+                self.apps_revision = revision;
+                self.events.push_back(Event::Apps(apps));
+                Ok(())
+            }
+            Frame::Opened { stream, credit } => self.on_opened(stream, credit),
+            Frame::Refused {
+                stream,
+                reason,
+                errno,
+            } => self.on_refused(stream, reason, errno),
+            Frame::Count {
+                stream,
+                written,
+                read,
+            } => self.on_count(stream, written, read),
+            Frame::Final {
+                stream,
+                written,
+                read,
+                cause,
+            } => self.on_final(stream, written, read, cause),
+            _ => Err("frame not allowed from an agent"),
+        }
+    }
+
+    fn receive_from_gateway(&mut self, now: Moment, frame: Frame) -> Result<(), Breach> {
+        match frame {
+            Frame::Open(id, open) => self.on_open(now, id, open),
+            Frame::Begin(id, begin) => self.on_begin(now, id, begin),
+            Frame::Fence { stream, linger } => self.on_fence(stream, linger),
+            Frame::Done(_) => Ok(()),
+            _ => Err("frame not allowed from a gateway"),
+        }
+    }
+
+    /// The stream a frame is for; `None` if it has ended (late frames are ignored).
+    fn addressed(&self, id: StreamId) -> Result<Option<StreamKey>, Breach> {
+        if id == StreamId::TUNNEL || id.0 % 2 == 0 || id.0 > self.highest_open {
+            return Err("frame for a stream that was never opened");
+        }
+        Ok(self.store.by_id(id))
+    }
+
+    fn on_data(&mut self, id: StreamId, bytes: Bytes, fin: bool) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let side = self.side;
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if side == Side::Gateway && stream.phase < Phase::Open {
+            return Err("data before opened");
+        }
+        stream.inn.push(bytes, fin)?;
+        self.wake(key, Wake::READ);
+        Ok(())
+    }
+
+    fn on_credit(&mut self, id: StreamId, limit: u64, consumed: u64) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        let advanced = stream
+            .out
+            .consumed_to(consumed)
+            .map_err(|()| "consumed more than was sent")?;
+        stream.out.grant(limit);
+        let mut wake = Wake::WRITE;
+        if advanced {
+            wake = wake.and(Wake::CONTROL);
+        }
+        self.wake(key, wake);
+        self.offer(key);
+        Ok(())
+    }
+
+    fn on_reset(&mut self, id: StreamId, _code: ResetCode) -> Result<(), Breach> {
+        if self.side == Side::Agent && self.is_unseen(id) {
+            return self.end_unseen(id);
+        }
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let side = self.side;
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if side == Side::Gateway {
+            // The agent follows with FINAL, which is what counts.
+            stream.out.forget();
+            self.wake(key, Wake::ALL);
+            return Ok(());
+        }
+        stream.reset = true;
+        stream.inn.discard(Taken::Evidence);
+        stream.out.forget();
+        if stream.pending.conclude.is_some() {
+            stream.pending.conclude = Some(FinalCause::Reset);
+            self.owe(key);
+        }
+        self.wake(key, Wake::ALL);
+        Ok(())
+    }
+
+    fn on_goaway(&mut self, last: StreamId) {
+        self.peer_going_away = true;
+        if self.side == Side::Gateway {
+            for key in self.store.keys() {
+                let Some(stream) = self.store.find(key) else {
+                    continue;
+                };
+                let above = stream.id.is_some_and(|id| id > last);
+                if stream.ended.is_some() {
+                    continue;
+                }
+                if stream.phase == Phase::Queued {
+                    self.end(key, Ended::NotOpened);
+                } else if above {
+                    self.end(key, Ended::GoAway);
+                }
+            }
+        }
+        self.wake_everyone();
+    }
+
+    fn on_opened(&mut self, id: StreamId, credit: u32) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if stream.phase != Phase::Opening {
+            return Err("opened twice");
+        }
+        stream.phase = Phase::Open;
+        stream.out.grant(u64::from(credit));
+        self.wake(key, Wake::CONTROL.and(Wake::WRITE));
+        self.offer(key);
+        Ok(())
+    }
+
+    fn on_refused(
+        &mut self,
+        id: StreamId,
+        reason: RefusedReason,
+        errno: u16,
+    ) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if stream.phase != Phase::Opening || stream.out.consumed() > 0 {
+            return Err("refused after bytes were written");
+        }
+        self.end(key, Ended::Refused { reason, errno });
+        Ok(())
+    }
+
+    fn on_count(&mut self, id: StreamId, written: u64, read: u64) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if stream.reset {
+            return Ok(());
+        }
+        if stream.fenced.is_none() || stream.counted.is_some() {
+            return Err("count that was not asked for");
+        }
+        if written > stream.out.emitted() || written < stream.out.consumed() {
+            return Err("count contradicts what was sent or consumed");
+        }
+        stream.counted = Some(Counted { written, read });
+        self.wake(key, Wake::CONTROL);
+        Ok(())
+    }
+
+    fn on_final(
+        &mut self,
+        id: StreamId,
+        written: u64,
+        read: u64,
+        cause: FinalCause,
+    ) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if written > stream.out.emitted() || written < stream.out.consumed() {
+            return Err("final contradicts what was sent or consumed");
+        }
+        if stream.counted.is_some_and(|c| c.written != written) {
+            return Err("final contradicts the count");
+        }
+        if !stream.reset && read != stream.inn.received() {
+            return Err("final overtook data");
+        }
+        self.end(
+            key,
+            Ended::Final {
+                written,
+                read,
+                cause,
+            },
+        );
+        Ok(())
+    }
+
+    fn is_unseen(&self, id: StreamId) -> bool {
+        id.0 % 2 == 1 && id.0 > self.highest_open
+    }
+
+    /// RESET or FENCE for an id whose OPEN never came: it counts as seen and ended with nothing.
+    fn end_unseen(&mut self, id: StreamId) -> Result<(), Breach> {
+        self.highest_open = id.0;
+        self.sched.orphan(Frame::Final {
+            stream: id,
+            written: 0,
+            read: 0,
+            cause: FinalCause::Reset,
+        })
+    }
+
+    fn on_open(&mut self, now: Moment, id: StreamId, open: Open) -> Result<(), Breach> {
+        if id.0 % 2 == 0 {
+            return Err("open with an even id");
+        }
+        if id.0 <= self.highest_open {
+            return Ok(());
+        }
+        self.highest_open = id.0;
+        let window = self.settings.initial_window;
+        let (credit, deadline) = (u64::from(open.credit), now + open.remaining);
+        let full = self.store.len() >= self.settings.max_streams as usize;
+        let key = self.store.insert(|key| {
+            let mut stream = Stream::new(
+                key,
+                open,
+                deadline,
+                Phase::Opening,
+                RecvHalf::new(window, now),
+            );
+            stream.id = Some(id);
+            stream.out.grant(credit);
+            stream
+        });
+        self.store.bind(id, key);
+        if self.going_away.is_some() || full {
+            let reason = if full {
+                RefusedReason::Limit
+            } else {
+                RefusedReason::Draining
+            };
+            if let Some(stream) = self.store.find(key) {
+                stream.released = true;
+            }
+            self.refuse(key, reason, 0);
+        } else {
+            self.events.push_back(Event::Incoming(key));
+        }
+        Ok(())
+    }
+
+    fn on_begin(&mut self, now: Moment, id: StreamId, begin: Begin) -> Result<(), Breach> {
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if stream.inn.fin() {
+            return Err("begin after fin");
+        }
+        stream.inn.push_begin(begin, now + begin.remaining);
+        self.wake(key, Wake::READ);
+        Ok(())
+    }
+
+    fn on_fence(&mut self, id: StreamId, linger: bool) -> Result<(), Breach> {
+        if self.is_unseen(id) {
+            return self.end_unseen(id);
+        }
+        let Some(key) = self.addressed(id)? else {
+            return Ok(());
+        };
+        let Some(stream) = self.store.find(key) else {
+            return Ok(());
+        };
+        if stream.fenced.is_some() {
+            return Err("fenced twice");
+        }
+        let whole = stream.inn.taken() == stream.inn.received();
+        stream.fenced = Some(linger && whole);
+        stream.inn.discard(Taken::Evidence);
+        stream.pending.count = true;
+        self.owe(key);
+        self.wake(key, Wake::ALL);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! One stream's state.
+//!
+//! ```text
+//! gateway:  Queued ──OPEN emitted──► Opening ──OPENED──► Open ──FINAL──► Ended
+//!             │                         └──REFUSED / GOAWAY / lost────────►┘
+//!             └── given up before emission: Ended(NotOpened), the peer never hears of it
+//!
+//! agent:    Opening ──opened()──► Open ──conclude()──► Concluding ──FINAL emitted──► Ended
+//!             └──refuse(): REFUSED emitted────────────────────────────────────────────►┘
+//! ```
+//! Invariant: a stream ends exactly once, and an ended stream emits nothing.
+
+use crate::time::Moment;
+use crate::wire::{FinalCause, Open, RefusedReason, ResetCode, StreamId};
+
+use super::event::{Counted, Ended, Wake};
+use super::flow::{RecvHalf, SendHalf};
+use super::store::StreamKey;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    Queued,
+    Opening,
+    Open,
+    Concluding,
+    Ended,
+}
+
+/// Control frames a stream owes, emitted in the order of the fields.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) open: bool,
+    pub(super) opened: bool,
+    pub(super) refused: Option<(RefusedReason, u16)>,
+    pub(super) credit: Option<(u64, u64)>,
+    pub(super) fence: bool,
+    pub(super) count: bool,
+    pub(super) reset: Option<ResetCode>,
+    pub(super) conclude: Option<FinalCause>,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) key: StreamKey,
+    /// Given at the emission of OPEN.
+    pub(super) id: Option<StreamId>,
+    pub(super) open: Open,
+    /// When the time given in OPEN is over.
+    pub(super) deadline: Moment,
+    pub(super) phase: Phase,
+    pub(super) out: SendHalf,
+    pub(super) inn: RecvHalf,
+    pub(super) pending: Pending,
+    /// Position in the scheduler's queues, so that a stream stands in each at most once.
+    pub(super) in_control: bool,
+    pub(super) in_data: bool,
+    pub(super) in_untold: bool,
+    /// A FENCE was sent (gateway) or received (agent); the value asks for lingering.
+    pub(super) fenced: Option<bool>,
+    /// A RESET was sent (gateway) or received (agent).
+    pub(super) reset: bool,
+    pub(super) counted: Option<Counted>,
+    pub(super) ended: Option<Ended>,
+    /// The user dropped its handle; the slot goes when the stream has ended.
+    pub(super) released: bool,
+    pub(super) news: Wake,
+}
+
+impl Stream {
+    pub(super) fn new(
+        key: StreamKey,
+        open: Open,
+        deadline: Moment,
+        phase: Phase,
+        inn: RecvHalf,
+    ) -> Self {
+        Self {
+            key,
+            id: None,
+            open,
+            deadline,
+            phase,
+            out: SendHalf::default(),
+            inn,
+            pending: Pending::default(),
+            in_control: false,
+            in_data: false,
+            in_untold: false,
+            fenced: None,
+            reset: false,
+            counted: None,
+            ended: None,
+            released: false,
+            news: Wake::NONE,
+        }
+    }
+
+    /// Both directions are done with; only the terminal is missing.
+    pub(super) fn is_over(&self) -> bool {
+        self.phase == Phase::Ended
+    }
+}

@@ -1,0 +1,191 @@
+//! A stream at the agent: the app's side, where evidence is made.
+//!
+//! The write to the app's socket and the count of what it accepted happen under one lock, so that
+//! no FENCE can be answered between them: `written` is never behind the truth when it is told.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+
+use crate::conn::{Front, StreamKey};
+use crate::time::Moment;
+use crate::wire::{Begin, FinalCause, Open, RefusedReason};
+
+use super::shared::{Shared, Slot};
+
+/// A stream the gateway opened. Dropping it without [`AppStream::conclude`] counts as stopping.
+pub struct AppStream {
+    shared: Arc<Shared>,
+    key: StreamKey,
+}
+
+/// What the app's copier must do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outgoing {
+    /// So many bytes went to the app's socket.
+    Wrote(usize),
+    /// An exchange begins: check freshness, then call [`AppStream::begun`].
+    Begin {
+        /// Its frame.
+        begin: Begin,
+        /// When its time is over.
+        deadline: Moment,
+    },
+    /// The gateway ended its direction.
+    Fin,
+    /// Write nothing more. With `linger`, read on for the late answer.
+    Fenced {
+        /// The request was written whole.
+        linger: bool,
+    },
+    /// Close the app's socket.
+    Closed,
+}
+
+impl AppStream {
+    pub(super) fn new(shared: Arc<Shared>, key: StreamKey) -> Self {
+        Self { shared, key }
+    }
+
+    /// What was asked for, and when its time is over; `None` if it is gone already.
+    #[must_use]
+    pub fn asked(&self) -> Option<(Open, Moment)> {
+        self.shared
+            .look(|conn| conn.asked(self.key).map(|(open, at)| (open.clone(), at)))
+    }
+
+    /// The tunnel's time now, comparable with every deadline of its streams.
+    #[must_use]
+    pub fn now(&self) -> Moment {
+        self.shared.now()
+    }
+
+    /// `deadline` as a point in tokio's time.
+    #[must_use]
+    pub fn instant(&self, deadline: Moment) -> tokio::time::Instant {
+        self.shared.clock.instant(deadline)
+    }
+
+    /// How long a fenced, fully written exchange is kept.
+    #[must_use]
+    pub fn linger(&self) -> std::time::Duration {
+        self.shared.look(|conn| conn.settings().linger)
+    }
+
+    /// The app's connection stands; nothing was written yet.
+    pub fn opened(&self) {
+        self.shared.act(|conn| conn.opened(self.key));
+    }
+
+    /// Nothing was and will be written.
+    pub fn refuse(&self, reason: RefusedReason, errno: u16) {
+        self.shared.act(|conn| conn.refuse(self.key, reason, errno));
+    }
+
+    /// Ready once the gateway has reset or fenced the stream, or the tunnel is lost.
+    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if matches!(
+            state.conn.front(self.key),
+            Front::Closed | Front::Fenced { .. }
+        ) {
+            return Poll::Ready(());
+        }
+        state.watch(self.key, Slot::Control, cx);
+        Poll::Pending
+    }
+
+    /// Writes the front bytes to `socket`, or says what stands in front of them.
+    ///
+    /// # Errors
+    /// Those of the socket. A write whose result is unknown cannot happen: the socket is polled.
+    pub fn poll_outgoing<S: AsyncWrite + Unpin>(
+        &self,
+        cx: &mut Context<'_>,
+        socket: &mut S,
+    ) -> Poll<io::Result<Outgoing>> {
+        let now = self.shared.now();
+        let mut state = self.shared.lock();
+        let bytes = match state.conn.front(self.key) {
+            Front::Bytes(bytes) => bytes,
+            Front::Begin { begin, deadline } => {
+                return Poll::Ready(Ok(Outgoing::Begin { begin, deadline }));
+            }
+            Front::Fin => return Poll::Ready(Ok(Outgoing::Fin)),
+            Front::Fenced { linger } => return Poll::Ready(Ok(Outgoing::Fenced { linger })),
+            Front::Closed => return Poll::Ready(Ok(Outgoing::Closed)),
+            Front::Empty => {
+                state.watch(self.key, Slot::Read, cx);
+                return Poll::Pending;
+            }
+        };
+        match Pin::new(socket).poll_write(cx, &bytes) {
+            Poll::Ready(Ok(count)) => {
+                state.conn.app_took(now, self.key, count);
+                let driver = state.driver_after_read();
+                drop(state);
+                driver.into_iter().for_each(std::task::Waker::wake);
+                Poll::Ready(Ok(Outgoing::Wrote(count)))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => {
+                state.watch(self.key, Slot::Read, cx);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The freshness check was passed.
+    pub fn begun(&self) {
+        self.shared.act(|conn| conn.begun(self.key));
+    }
+
+    /// Bytes read from the app and taken into the stream.
+    #[must_use]
+    pub fn app_read(&self) -> u64 {
+        self.shared.look(|conn| conn.app_read(self.key))
+    }
+
+    /// Ready with the number of bytes that may be read from the app now.
+    pub fn poll_room(&self, cx: &mut Context<'_>) -> Poll<usize> {
+        let mut state = self.shared.lock();
+        let room = state.conn.room(self.key);
+        if room > 0 {
+            return Poll::Ready(room);
+        }
+        state.watch(self.key, Slot::Write, cx);
+        Poll::Pending
+    }
+
+    /// Passes on bytes read from the app; at most what [`AppStream::poll_room`] said.
+    pub fn pass_on(&self, mut bytes: Bytes) {
+        let left = self.shared.act(|conn| {
+            conn.write(self.key, &mut bytes);
+            bytes.len()
+        });
+        debug_assert_eq!(
+            left, 0,
+            "more was read from the app than there was room for"
+        );
+    }
+
+    /// The app ended its direction.
+    pub fn finish(&self) {
+        self.shared.act(|conn| conn.finish(self.key));
+    }
+
+    /// The stream is over at the agent.
+    pub fn conclude(&self, cause: FinalCause) {
+        self.shared.act(|conn| conn.conclude(self.key, cause));
+    }
+}
+
+impl Drop for AppStream {
+    fn drop(&mut self) {
+        self.shared.act(|conn| conn.let_go(self.key));
+    }
+}

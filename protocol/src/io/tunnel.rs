@@ -1,0 +1,142 @@
+//! A tunnel as its owner sees it: open or accept streams, hear news, drain, close.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::conn::{Conn, OpenError, Settings, Side};
+use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits};
+
+use super::app_stream::AppStream;
+use super::clock::Clock;
+use super::driver::Driver;
+use super::shared::{CloseReason, Notice, Shared};
+use super::stream::TunnelStream;
+
+/// A handle; clones mean the same tunnel. The driver future must be run by the caller.
+#[derive(Clone)]
+pub struct Tunnel {
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Tunnel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tunnel").finish_non_exhaustive()
+    }
+}
+
+/// Numbers for the admin page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelStats {
+    /// Streams that have not ended.
+    pub streams: usize,
+    /// Last measured round trip.
+    pub rtt: Option<Duration>,
+    /// Bytes received in frames.
+    pub bytes_in: u64,
+    /// Bytes sent in frames.
+    pub bytes_out: u64,
+}
+
+impl Tunnel {
+    /// A tunnel over `carrier`, after the handshake. `leftover` is what was read beyond it.
+    ///
+    /// The returned future moves the bytes; it ends with the tunnel. Dropping it loses the tunnel
+    /// without a word to the peer, and its streams then never end: run it to its end.
+    pub fn new<C>(
+        side: Side,
+        settings: Settings,
+        peer: PeerLimits,
+        carrier: C,
+        leftover: BytesMut,
+        clock: Clock,
+    ) -> (Self, impl Future<Output = CloseReason> + Send)
+    where
+        C: AsyncRead + AsyncWrite + Unpin + Send,
+    {
+        let conn = Conn::new(side, settings, peer, clock.now());
+        let shared = Shared::new(conn, clock);
+        let driver = Driver::new(Arc::clone(&shared), carrier, leftover);
+        (Self { shared }, driver.run())
+    }
+
+    /// Gateway: a new stream to an app.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the tunnel takes no new streams; the agent heard nothing.
+    pub fn open(&self, open: Open) -> Result<TunnelStream, OpenError> {
+        let now = self.shared.now();
+        let key = self.shared.act(|conn| conn.open(now, open))?;
+        Ok(TunnelStream::new(Arc::clone(&self.shared), key))
+    }
+
+    /// Agent: the next stream the gateway opens; `None` when the tunnel is over. Cancel safe.
+    pub async fn accept(&self) -> Option<AppStream> {
+        let key = poll_fn(|cx| self.shared.lock().poll_incoming(cx)).await?;
+        Some(AppStream::new(Arc::clone(&self.shared), key))
+    }
+
+    /// The next news of the tunnel; `None` when it is over. Cancel safe; one waiter.
+    pub async fn notice(&self) -> Option<Notice> {
+        poll_fn(|cx| self.poll_notice(cx)).await
+    }
+
+    fn poll_notice(&self, cx: &mut Context<'_>) -> Poll<Option<Notice>> {
+        self.shared.lock().poll_notice(cx)
+    }
+
+    /// Agent: tells the gateway which apps there are now.
+    pub fn announce(&self, apps: Vec<AppOffer>) {
+        self.shared.act(|conn| conn.announce(apps));
+    }
+
+    /// Says that nothing new is taken; what runs goes on.
+    pub fn drain(&self, reason: GoAwayReason, deadline: Duration) {
+        self.shared.act(|conn| conn.drain(reason, deadline));
+    }
+
+    /// Closes the carrier as soon as no stream lives and one side is going away.
+    pub fn close_when_drained(&self) {
+        self.shared.lock().drained = true;
+        self.shared.act(|_| ());
+    }
+
+    /// Closes the carrier now; live streams are lost.
+    pub fn close(&self) {
+        self.shared.lock().closing = true;
+        self.shared.act(|_| ());
+    }
+
+    /// Waits for the end of the tunnel. Cancel safe.
+    pub async fn closed(&self) -> CloseReason {
+        let mut closed = self.shared.closed.subscribe();
+        let reason = closed
+            .wait_for(Option::is_some)
+            .await
+            .ok()
+            .and_then(|r| r.clone());
+        reason.unwrap_or(CloseReason::Closed)
+    }
+
+    /// True while streams may be opened.
+    #[must_use]
+    pub fn is_accepting(&self) -> bool {
+        self.shared.look(|conn| !conn.is_going_away())
+    }
+
+    /// Numbers for people.
+    #[must_use]
+    pub fn stats(&self) -> TunnelStats {
+        let state = self.shared.lock();
+        TunnelStats {
+            streams: state.conn.live_streams(),
+            rtt: state.conn.rtt(),
+            bytes_in: state.bytes_in,
+            bytes_out: state.bytes_out,
+        }
+    }
+}

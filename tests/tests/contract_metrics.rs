@@ -1,0 +1,189 @@
+//! The contract of the metrics: names, types and labels are what operators build alerts on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use bridgehead_gateway::clock::Clock;
+use bridgehead_gateway::error::Failure;
+use bridgehead_gateway::request::front::ClientProtocol;
+use bridgehead_gateway::telemetry::{ExchangeGuard, Metrics, Protocol, Sinks};
+use bridgehead_protocol::verdict::{Code, Reason};
+
+/// Name, type, labels. A change here is a change of the contract.
+const LIST: &[(&str, &str, &[&str])] = &[
+    ("bridgehead_access_log_dropped_total", "counter", &[]),
+    ("bridgehead_build_info", "gauge", &["version"]),
+    ("bridgehead_bytes_total", "counter", &["app", "direction"]),
+    ("bridgehead_carriers", "gauge", &["kind"]),
+    ("bridgehead_connections", "gauge", &["kind"]),
+    (
+        "bridgehead_exchange_seconds",
+        "histogram",
+        &["app", "phase"],
+    ),
+    (
+        "bridgehead_exchanges_total",
+        "counter",
+        &["app", "code", "delivery", "outcome"],
+    ),
+    ("bridgehead_handshakes_total", "counter", &["result"]),
+    ("bridgehead_holds_total", "counter", &["app", "result"]),
+    ("bridgehead_in_flight", "gauge", &["app"]),
+    ("bridgehead_long_lived", "gauge", &["app"]),
+    ("bridgehead_memory_bytes", "gauge", &["kind"]),
+    (
+        "bridgehead_refusals_total",
+        "counter",
+        &["app", "code", "reason"],
+    ),
+    ("bridgehead_retries_total", "counter", &["app", "reason"]),
+    ("bridgehead_streams", "gauge", &["state"]),
+    ("bridgehead_tunnels", "gauge", &["state"]),
+    (
+        "bridgehead_windows_fired_total",
+        "counter",
+        &["app", "window"],
+    ),
+];
+
+/// Label values that a series may have, where the list is closed.
+const VALUES: &[(&str, &str, &[&str])] = &[
+    (
+        "bridgehead_exchange_seconds",
+        "phase",
+        &["admit", "first_byte", "open", "total"],
+    ),
+    ("bridgehead_bytes_total", "direction", &["in", "out"]),
+    (
+        "bridgehead_holds_total",
+        "result",
+        &["client_left", "expired", "released"],
+    ),
+    (
+        "bridgehead_windows_fired_total",
+        "window",
+        &["first_frame", "stall"],
+    ),
+    ("bridgehead_carriers", "kind", &["tcp", "tls", "ws", "wss"]),
+    (
+        "bridgehead_streams",
+        "state",
+        &["closing", "open", "opening"],
+    ),
+    ("bridgehead_tunnels", "state", &["draining", "live"]),
+    (
+        "bridgehead_connections",
+        "kind",
+        &["admin", "http1", "http2", "pending", "tcp", "tunnel"],
+    ),
+    (
+        "bridgehead_handshakes_total",
+        "result",
+        &[
+            "accepted",
+            "closed",
+            "denied",
+            "malformed",
+            "refused",
+            "timed_out",
+        ],
+    ),
+    ("bridgehead_memory_bytes", "kind", &["budget", "resident"]),
+];
+
+/// The text of a gateway that has seen one exchange of each kind that makes series.
+fn rendered() -> String {
+    let clock = Clock::start();
+    let metrics = Metrics::new();
+    let sinks = Sinks::new(clock, Arc::clone(&metrics), None);
+    let mut guard = ExchangeGuard::new(
+        sinks,
+        uuid_of(1),
+        clock.now(),
+        Ipv4Addr::LOCALHOST.into(),
+        Protocol::Http(ClientProtocol::Http2),
+    );
+    guard.app(&"demo".into(), &metrics.app("demo"));
+    guard.retried(Reason::ConnectRefused);
+    guard.failed(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
+    drop(guard);
+    metrics.render().expect("consistent families")
+}
+
+fn uuid_of(n: u8) -> uuid::Uuid {
+    uuid::Uuid::from_bytes([n; 16])
+}
+
+struct Family {
+    kind: String,
+    labels: BTreeSet<String>,
+    values: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Read the text format back: types, and the label names and values of every sample.
+fn families(text: &str) -> BTreeMap<String, Family> {
+    let mut families = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(declared) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = declared.split_once(' ').expect("name and type");
+            let family = Family {
+                kind: kind.to_owned(),
+                labels: BTreeSet::new(),
+                values: BTreeMap::new(),
+            };
+            families.insert(name.to_owned(), family);
+        } else if !line.starts_with('#') {
+            let (series, _) = line.rsplit_once(' ').expect("series and value");
+            let (name, labels) = series.split_once('{').unwrap_or((series, ""));
+            let base = ["_bucket", "_sum", "_count"]
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .filter(|base| families.contains_key(*base))
+                .unwrap_or(name);
+            let family = families.get_mut(base).expect("declared before its samples");
+            for pair in labels
+                .trim_end_matches('}')
+                .split(',')
+                .filter(|p| !p.is_empty())
+            {
+                let (label, value) = pair.split_once('=').expect("label and value");
+                if label != "le" {
+                    family.labels.insert(label.to_owned());
+                    let values = family.values.entry(label.to_owned()).or_default();
+                    values.insert(value.trim_matches('"').to_owned());
+                }
+            }
+        }
+    }
+    families
+}
+
+#[test]
+fn the_names_types_and_labels_are_the_listed_ones() {
+    let families = families(&rendered());
+    let found: Vec<(String, String, Vec<String>)> = families
+        .into_iter()
+        .map(|(name, family)| (name, family.kind, family.labels.into_iter().collect()))
+        .collect();
+    let listed: Vec<(String, String, Vec<String>)> = LIST
+        .iter()
+        .map(|(name, kind, labels)| {
+            let labels = labels.iter().map(|l| (*l).to_owned()).collect();
+            ((*name).to_owned(), (*kind).to_owned(), labels)
+        })
+        .collect();
+    assert_eq!(found, listed);
+}
+
+#[test]
+fn closed_label_values_are_all_there_from_the_start() {
+    let families = families(&rendered());
+    for (name, label, values) in VALUES {
+        let found: Vec<&str> = families[*name].values[*label]
+            .iter()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(found, *values, "{name} {label}");
+    }
+}
