@@ -5,16 +5,15 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bridgehead_protocol::wire::AppKind;
+use bridgehead_protocol::handshake::{AppPattern, Token};
 
 use super::check::{self, Place};
 use super::defaults::{ADMIN_PORT, HTTP_PORT, TUNNEL_PORT, loopback};
 use super::error::{ConfigError, ConfigErrors};
-use super::names::{AppName, AppPattern};
-use super::secret::TokenHash;
+use super::names::AppName;
 use super::settings::{
-    AdminSettings, AgentEntry, AgentKey, AppEntry, AppSettings, Config, GatewaySettings, Limits,
-    PublicSettings, TunnelSettings,
+    AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, Config, GatewaySettings,
+    Limits, PublicSettings, TunnelSettings,
 };
 use crate::route::host::{Host, HostError};
 use crate::route::path::PathPrefix;
@@ -104,7 +103,7 @@ impl Config {
             agents: vec![AgentEntry {
                 id: agent.to_owned(),
                 keys: vec![key],
-                apps: vec![AppPattern::any()],
+                apps: AppPattern::parse("*").into_iter().collect(),
             }],
             apps: vec![AppEntry {
                 name: options.name.clone(),
@@ -149,14 +148,13 @@ fn own_host_fault(text: &str, error: HostError) -> ConfigErrors {
     ConfigErrors::whole_file("", format!("the host {text} {error}"), "")
 }
 
-/// A key for the token of a run; `token` is its whole text, `id` the part that is not secret.
 impl AgentKey {
-    /// A key that never expires, for a token that lives as long as the process.
+    /// A key for `token` that never expires; for a token that lives as long as the process.
     #[must_use]
-    pub fn for_token(id: &str, token: &str) -> Self {
+    pub fn for_token(token: &Token) -> Self {
         Self {
-            id: id.to_owned(),
-            hash: TokenHash::of(token),
+            id: token.key_id().to_owned(),
+            hash: token.hash(),
             expires: None,
         }
     }

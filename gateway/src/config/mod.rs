@@ -25,14 +25,14 @@ use std::path::Path;
 
 pub use dev::DevOptions;
 pub use error::{ConfigError, ConfigErrors};
-pub use names::{AppName, AppPattern};
+pub use names::AppName;
 pub use net::Cidr;
 pub use parse::NOT_AVAILABLE;
-pub use secret::{Secret, TokenHash};
+pub use secret::Secret;
 pub use settings::*;
 pub use units::{show_duration, show_size};
 
-pub use bridgehead_protocol::wire::AppKind;
+pub use bridgehead_protocol::handshake::{AppPattern, TokenHash};
 
 impl Config {
     /// Reads, parses and validates a file; certificates and keys it names must be readable and

@@ -8,18 +8,17 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bridgehead_protocol::wire::AppKind;
 use toml::de::DeTable;
 
 use super::check::{self, Place};
 use super::defaults;
 use super::error::{ConfigErrors, Fault};
-use super::names::{self, AppName, AppPattern};
+use super::names::{self, AppName};
 use super::net::{self, Cidr};
 use super::raw::{Section, Sink, Value};
-use super::secret::TokenHash;
+use super::secret;
 use super::settings::{
-    AdminSettings, AgentEntry, AgentKey, AppEntry, AppSettings, CertificateFiles, Config,
+    AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles, Config,
     GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol, PublicSettings,
     TunnelSettings,
 };
@@ -225,7 +224,7 @@ fn tunnel(section: &Section<'_>, base: &Path, public: &[CertificateFiles]) -> Tu
 fn admin(section: &Section<'_>) -> AdminSettings {
     AdminSettings {
         listen: (section.read("listen", listener)).unwrap_or(AdminSettings::default().listen),
-        token_hash: section.read("token_hash", |v| TokenHash::parse(v.text()?)),
+        token_hash: section.read("token_hash", |v| secret::parse_hash(v.text()?)),
     }
 }
 
@@ -241,7 +240,8 @@ fn limits(section: &Section<'_>) -> Limits {
     let window = |key, default| section.read(key, h2_window).unwrap_or(default);
     Limits {
         head_size: size("head_size", d.head_size),
-        head_fields: number("head_fields", d.head_fields),
+        // The parser's table of fields has 256 places.
+        head_fields: (section.read("head_fields", |v| count(v, 1..=256))).unwrap_or(d.head_fields),
         uri_size: size("uri_size", d.uri_size),
         head_time: time("head_time", d.head_time),
         upload_idle: time("upload_idle", d.upload_idle),
@@ -314,7 +314,7 @@ fn agent(section: &Section<'_>, keys: &[Section<'_>]) -> Option<AgentEntry> {
         section,
         "apps",
         "the apps it may serve, such as [\"demo\"]",
-        |v| AppPattern::parse(v.text()?),
+        |v| names::parse_pattern(v.text()?),
     );
     let keys: Vec<AgentKey> = keys.iter().filter_map(agent_key).collect();
     Some(AgentEntry {
@@ -335,7 +335,7 @@ fn agent_key(section: &Section<'_>) -> Option<AgentKey> {
         section,
         "hash",
         "what `bh-gateway token new` printed",
-        |v| TokenHash::parse(v.text()?),
+        |v| secret::parse_hash(v.text()?),
     );
     let expires = section.read("expires", |v| units::parse_date(&v.date()?));
     Some(AgentKey {

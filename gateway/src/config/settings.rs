@@ -7,16 +7,16 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use bridgehead_protocol::wire::AppKind;
+use bridgehead_protocol::handshake::{AppPattern, TokenHash};
+pub use bridgehead_protocol::wire::AppKind;
 
-use super::names::{AppName, AppPattern};
+use super::names::AppName;
 use super::net::Cidr;
-use super::secret::TokenHash;
 use crate::route::host::Host;
 use crate::route::path::PathPrefix;
 
 /// A whole configuration.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// `[gateway]`.
     pub gateway: GatewaySettings,
@@ -113,7 +113,7 @@ pub struct TunnelSettings {
 }
 
 /// `[admin]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AdminSettings {
     /// Where the admin API listens.
     pub listen: SocketAddr,
@@ -216,7 +216,7 @@ pub enum HostHeader {
 }
 
 /// `[[agent]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AgentEntry {
     /// Subject of its tokens.
     pub id: String,
@@ -227,7 +227,7 @@ pub struct AgentEntry {
 }
 
 /// One token of an agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct AgentKey {
     /// The id part of the token.
     pub id: String,

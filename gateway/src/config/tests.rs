@@ -4,12 +4,17 @@
 use std::path::Path;
 use std::time::Duration;
 
+use bridgehead_protocol::handshake::Token;
 use proptest::prelude::*;
 
 use super::*;
 use crate::route::host::Host;
 
 const HASH: &str = "blake3:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+fn key() -> AgentKey {
+    AgentKey::for_token(&Token::generate("k", &[7; 32]).unwrap())
+}
 
 fn parse(text: &str) -> Result<Config, ConfigErrors> {
     Config::from_toml(text, "gw.toml", Path::new("/etc/bridgehead"))
@@ -168,9 +173,9 @@ fn an_unknown_key_names_its_line_its_path_and_the_key_that_was_meant() {
         far,
         "gw.toml:6: [admin].zebra: unknown key, known here: listen, token_hash"
     );
-    let inline = complaint(&format!(
-        "[public]\ndomain = \"example.com\"\ntls = [{{ crt = \"a\", cert = \"b\", key = \"c\" }}]\n"
-    ));
+    let inline = complaint(
+        "[public]\ndomain = \"example.com\"\ntls = [{ crt = \"a\", cert = \"b\", key = \"c\" }]\n",
+    );
     assert!(
         inline.contains("[public].tls.crt: unknown key, did you mean cert?"),
         "{inline}"
@@ -404,7 +409,7 @@ fn dev_makes_a_configuration_that_a_file_could_hold() {
         first_frame_window: Some(Duration::from_secs(2)),
         ..DevOptions::new(name.clone())
     };
-    let config = Config::for_dev(&options, "dev", AgentKey::for_token("k", "bh_k_x")).unwrap();
+    let config = Config::for_dev(&options, "dev", key()).unwrap();
     assert!(config.tunnel.plain);
     assert_eq!(config.public.catch_all, Some(name));
     assert_eq!(
@@ -419,7 +424,7 @@ fn dev_makes_a_configuration_that_a_file_could_hold() {
 fn dev_tells_its_mistakes_in_flags() {
     let base = DevOptions::new(AppName::new("demo").unwrap());
     let complain = |options: DevOptions| {
-        Config::for_dev(&options, "dev", AgentKey::for_token("k", "bh_k_x"))
+        Config::for_dev(&options, "dev", key())
             .unwrap_err()
             .to_string()
     };

@@ -3,10 +3,15 @@
 
 use std::path::Path;
 
+use bridgehead_protocol::handshake::Token;
 use proptest::prelude::*;
 
 use super::*;
 use crate::config::{AgentKey, Config, DevOptions};
+
+fn key() -> AgentKey {
+    AgentKey::for_token(&Token::generate("k", &[7; 32]).unwrap())
+}
 
 fn config(text: &str) -> Config {
     Config::from_toml(text, "gw.toml", Path::new("/")).unwrap()
@@ -92,7 +97,7 @@ fn own_hosts_lead_to_the_gateway_and_nowhere_else() {
     assert_eq!(goes(&table, "gw.example.com", "/anything"), "own");
     let offered = AppName::new("gw").unwrap();
     let any = RouteTable {
-        patterns: vec![AppPattern::any()],
+        patterns: vec![AppPattern::parse("*").unwrap()],
         ..table
     };
     let seen = any.with_seen([(&offered, AppKind::Http1)]);
@@ -140,7 +145,7 @@ fn an_offer_changes_nothing_of_a_configured_app() {
 #[test]
 fn in_dev_every_host_that_is_not_anothers_leads_to_the_only_app() {
     let options = DevOptions::new(AppName::new("demo").unwrap());
-    let config = Config::for_dev(&options, "dev", AgentKey::for_token("k", "bh_k_x")).unwrap();
+    let config = Config::for_dev(&options, "dev", key()).unwrap();
     let joined = AppName::new("second").unwrap();
     let table = RouteTable::build(&config).with_seen([(&joined, AppKind::Http1)]);
     for host in [
