@@ -186,7 +186,11 @@ async fn a_peer_that_only_pings_does_not_hold_the_worker() {
         let mut buf = ReadBuf::new(&mut byte);
         assert!(Pin::new(&mut carrier).poll_read(cx, &mut buf).is_pending());
         polls += 1;
-        if polls == 2 { Poll::Ready(()) } else { Poll::Pending }
+        if polls == 2 {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     });
     // A reader that took them all at once would not be polled again.
     let second = tokio::time::timeout(std::time::Duration::from_secs(1), woken_again);
