@@ -120,6 +120,8 @@ pub struct Conn {
     peer_going_away: bool,
     apps_revision: u64,
     failed: Option<ConnError>,
+    /// The latest `now` heard.
+    latest: Moment,
 }
 
 impl Conn {
@@ -143,6 +145,7 @@ impl Conn {
             peer_going_away: false,
             apps_revision: 0,
             failed: None,
+            latest: now,
         };
         let probe = conn.liveness.probe(now);
         conn.sched.ping(probe);
@@ -365,6 +368,9 @@ impl Conn {
             && let Some(stream) = self.store.find(key)
         {
             stream.out.push(bytes.split_to(count));
+            if std::mem::take(&mut stream.untold_begin) {
+                self.tell(self.latest, key, Due::Any);
+            }
             self.offer(key);
         }
         count
@@ -484,6 +490,7 @@ impl Conn {
     pub fn begun(&mut self, key: StreamKey) {
         if let Some(stream) = self.store.find(key) {
             stream.inn.pop_begin();
+            stream.untold_begin = true;
             stream.out.mark_fresh();
         }
     }
@@ -681,6 +688,7 @@ impl Conn {
     }
 
     fn told_or_later(&mut self, now: Moment, key: StreamKey) {
+        self.latest = now;
         self.tell(now, key, Due::Half);
         let delay = self.settings.credit_delay;
         if let Some(stream) = self.store.find(key)
