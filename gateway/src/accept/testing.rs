@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use tokio::time::sleep;
+use tokio::time::timeout;
 
 use super::{Corridor, Refusal};
 use crate::request::front::{
@@ -85,11 +85,9 @@ impl Scripted {
 
     /// Wait until the client leaves or `time` is over.
     async fn left<B: ClientBody>(&self, at: usize, body: &mut B, time: Duration) -> bool {
-        let left = poll_fn(|cx| body.poll_left(cx));
-        let left = tokio::select! { biased;
-            () = left => true,
-            () = sleep(time) => false,
-        };
+        let left = timeout(time, poll_fn(|cx| body.poll_left(cx)))
+            .await
+            .is_ok();
         self.note(at, |s| s.left = left);
         left
     }

@@ -1,3 +1,6 @@
+//! One connection against a scripted corridor: in memory with paused time, and over real sockets
+//! where the kernel's resets matter.
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,9 +216,10 @@ async fn an_upload_that_trickles_is_too_slow_after_its_grace() {
     world
         .write(&post("/echo", "Content-Length: 99999\r\n", ""))
         .await;
+    let mut second = tokio::time::interval(Duration::from_secs(1));
     let trickle = async {
         loop {
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            second.tick().await;
             if world.client.write_all(b"x").await.is_err() {
                 return;
             }
