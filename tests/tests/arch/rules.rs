@@ -55,6 +55,7 @@ const PURE_NORMALIZE: &[&str] = &[
     "http",
     "thiserror",
     "bridgehead_protocol::verdict",
+    "bridgehead_gateway::config",
     "bridgehead_gateway::error",
     "bridgehead_gateway::h1::fields",
     "bridgehead_gateway::request::front",
