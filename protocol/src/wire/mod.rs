@@ -41,7 +41,7 @@ mod golden;
 mod properties;
 
 pub use apps::check_offers;
-pub use decode::decode;
+pub use decode::{decode, whole_frames};
 pub use encode::{encode, encode_data_header};
 pub use error::WireError;
 pub use frame::*;

@@ -1,0 +1,229 @@
+//! The command line of `bh-agent`; every flag has an environment variable.
+//!
+//! Owns names and help only. What values mean is `config::parse`'s.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+/// Connects your app to a Bridgehead gateway: dials out, copies bytes, keeps count.
+#[derive(Debug, Parser)]
+#[command(name = "bh-agent", version, about, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Serve apps through a gateway until stopped.
+    #[command(after_help = RUN_HELP)]
+    Run(RunArgs),
+    /// Serve one HTTP app: `bh-agent http 3000 --name demo`.
+    Http(HttpArgs),
+    /// Dial, authenticate, try each app, and say what is wrong.
+    Check(CheckArgs),
+    /// Print a completion script for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+    /// Write the man pages into a folder.
+    Man {
+        /// Which folder; it must exist.
+        dir: PathBuf,
+    },
+}
+
+const RUN_HELP: &str = "\
+The token is read from --token-file at every dial, or from BH_TOKEN.
+TARGET is 3000, http://127.0.0.1:3000, https://HOST, h2c://HOST:PORT, unix:/path or tcp://HOST:PORT.
+With -- CMD ARGS the agent starts the app itself and ends with it.";
+
+/// How to reach the gateway, shared by the commands that do.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ConnectionArgs {
+    /// TOML file with the same settings; flags and environment come first.
+    #[arg(long, env = "BH_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the gateway is: tls://HOST:PORT, wss://HOST[:PORT][/path], tcp://… or ws://…; may be repeated.
+    #[arg(long, env = "BH_GATEWAY", value_name = "URL", value_delimiter = ',')]
+    pub gateway: Vec<String>,
+    /// File that holds the token; read again at every dial. BH_TOKEN holds the token itself.
+    #[arg(long, env = "BH_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Id of this agent within its token; a newer agent of the same id takes over. Default: random.
+    #[arg(long, env = "BH_AGENT", value_name = "ID")]
+    pub agent: Option<String>,
+    /// PEM file with the only CA to trust for the gateway's certificate. Default: the system's.
+    #[arg(long, env = "BH_CA", value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Allow tcp:// and ws:// to another machine; the token then travels readable.
+    #[arg(long, env = "BH_INSECURE_PLAIN")]
+    pub insecure_plain: bool,
+    /// HTTP proxy towards the gateway, or `off`. Default: HTTPS_PROXY, NO_PROXY.
+    #[arg(long, env = "BH_PROXY", value_name = "URL", hide_env_values = true)]
+    pub proxy: Option<String>,
+    /// How to write the log.
+    #[arg(long, env = "BH_LOG", value_name = "FORMAT")]
+    pub log: Option<LogFormat>,
+    /// Least level logged: error, warn, info, debug, trace, or a filter such as `bridgehead_agent=debug`.
+    #[arg(long, env = "BH_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+/// How a running agent behaves, shared by the commands that run one.
+#[derive(Clone, Debug, Default, Args)]
+pub struct ServingArgs {
+    /// Tunnels to hold. Default: 2.
+    #[arg(long, env = "BH_TUNNELS", value_name = "N")]
+    pub tunnels: Option<u8>,
+    /// Time for what runs to finish when the agent stops. Default: 30s.
+    #[arg(long, env = "BH_GRACE", value_name = "DUR")]
+    pub grace: Option<String>,
+    /// Connections to apps each tunnel may have at once. Default: 4096.
+    #[arg(long, env = "BH_MAX_STREAMS", value_name = "N")]
+    pub max_streams: Option<u32>,
+    /// Serve /healthz and /readyz there, for example 127.0.0.1:9091. Default: off.
+    #[arg(long, env = "BH_HEALTH", value_name = "ADDR")]
+    pub health: Option<String>,
+}
+
+/// `run`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunArgs {
+    /// How to reach the gateway.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How to behave.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    /// An app and where it listens; may be repeated.
+    #[arg(
+        long,
+        env = "BH_APP",
+        value_name = "NAME=TARGET",
+        value_delimiter = ','
+    )]
+    pub app: Vec<String>,
+    /// Command to start the app with.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `http`.
+#[derive(Clone, Debug, Args)]
+pub struct HttpArgs {
+    /// Where the app listens: 3000, or any TARGET of `run`.
+    #[arg(value_name = "TARGET")]
+    pub target: String,
+    /// Name of the app.
+    #[arg(long, env = "BH_NAME")]
+    pub name: String,
+    /// How to reach the gateway.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// How to behave.
+    #[command(flatten)]
+    pub serving: ServingArgs,
+    /// Command to start the app with.
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+/// `check`.
+#[derive(Clone, Debug, Default, Args)]
+pub struct CheckArgs {
+    /// How to reach the gateway.
+    #[command(flatten)]
+    pub connection: ConnectionArgs,
+    /// An app and where it listens; may be repeated.
+    #[arg(
+        long,
+        env = "BH_APP",
+        value_name = "NAME=TARGET",
+        value_delimiter = ','
+    )]
+    pub app: Vec<String>,
+}
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For a person.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl From<HttpArgs> for RunArgs {
+    fn from(http: HttpArgs) -> Self {
+        Self {
+            connection: http.connection,
+            serving: http.serving,
+            app: vec![format!("{}={}", http.name, http.target)],
+            command: http.command,
+        }
+    }
+}
+
+impl From<CheckArgs> for RunArgs {
+    fn from(check: CheckArgs) -> Self {
+        Self {
+            connection: check.connection,
+            app: check.app,
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_an_environment_variable() {
+        for command in Cli::command().get_subcommands() {
+            for flag in command
+                .get_arguments()
+                .filter(|flag| flag.get_long().is_some())
+            {
+                let variable = flag
+                    .get_env()
+                    .and_then(|name| name.to_str())
+                    .unwrap_or_default();
+                assert!(
+                    variable.starts_with("BH_"),
+                    "--{} of {}",
+                    flag.get_id(),
+                    command.get_name()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_short_form_means_one_app() {
+        let cli = Cli::parse_from([
+            "bh-agent", "http", "3000", "--name", "demo", "--", "npm", "run", "--x",
+        ]);
+        let Command::Http(http) = cli.command else {
+            panic!("not http")
+        };
+        let run = RunArgs::from(http);
+        assert_eq!(run.app, ["demo=3000"]);
+        assert_eq!(run.command, ["npm", "run", "--x"]);
+    }
+}
