@@ -113,8 +113,17 @@ pub(crate) const ROOMS: &[Room] = &[
             "futures_util",
             "rand",
             "http",
+            "httparse",
+            "socket2",
+            "base64",
+            "zeroize",
         ],
         never: &["std::thread", "std::fs", "std::process", "std::env"],
+    },
+    Room {
+        prefix: "bridgehead_protocol::io::tls",
+        may: &["std", "rustls", "thiserror", "zeroize"],
+        never: &["std::thread", "std::process", "std::env"],
     },
     Room {
         prefix: "bridgehead_protocol::testing",
