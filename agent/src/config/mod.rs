@@ -5,7 +5,7 @@
 //! | [`options`] | the checked result |
 //! | [`raw`] | the TOML file as written, unknown keys refused |
 //! | [`parse`] | flags over file, into the checked result |
-//! | [`secret`] | the token |
+//! | [`secret`] | where the token comes from |
 //! | [`units`] | durations |
 //!
 //! Reads files (configuration, token, CA); opens no connection.
@@ -20,7 +20,9 @@ pub mod secret;
 pub mod units;
 
 pub use options::RunOptions;
-pub use secret::{Token, TokenSource};
+pub use secret::TokenSource;
+
+use bridgehead_protocol::handshake::TokenError;
 
 use crate::carrier::tls::CaError;
 
@@ -62,10 +64,8 @@ pub enum ConfigError {
         how: &'static str,
     },
     /// A text that is no token.
-    #[error(
-        "the token is not of the shape bh_<key id>_<43 characters>; `bh-gateway token new` makes one"
-    )]
-    TokenShape,
+    #[error("token: {0}; `bh-gateway token new` makes one")]
+    Token(#[from] TokenError),
     /// The token file cannot be used.
     #[error("token file {}: {what}", path.display())]
     TokenFile {

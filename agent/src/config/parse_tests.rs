@@ -5,7 +5,7 @@ use clap::Parser;
 use super::*;
 use crate::cli::{Cli, Command};
 
-const TOKEN: &str = "bh_k1_0123456789012345678901234567890123456789abc";
+const TOKEN: &str = "bh_k1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 fn args(line: &[&str]) -> RunArgs {
     let words = ["bh-agent", "run"].into_iter().chain(line.iter().copied());
@@ -118,7 +118,7 @@ fn a_token_file_beside_the_configuration_is_found() {
     })
     .expect("settings")
     .run;
-    assert_eq!(run.token.load().expect("token").expose(), TOKEN);
+    assert_eq!(run.token.load().expect("token").reveal(), TOKEN);
 }
 
 #[test]
