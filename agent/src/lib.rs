@@ -9,6 +9,7 @@
 //! | [`cli`], [`config`] | what the agent is told |
 //! | [`session`] | the life of a tunnel: dial, up, drain, back-off (pure) |
 //! | [`carrier`] | one connection to the gateway |
+//! | [`serve`] | one task per stream: copy, count, conclude |
 //! | [`app`] | connections to the app, its health, its process |
 //! | [`telemetry`] | log, health endpoint |
 
@@ -18,4 +19,5 @@ pub mod app;
 pub mod carrier;
 pub mod cli;
 pub mod config;
+pub mod serve;
 pub mod session;

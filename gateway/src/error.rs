@@ -84,6 +84,13 @@ impl Failure {
         self
     }
 
+    /// Seconds a client is told to wait. `None` where the row says never, whatever the field holds.
+    #[must_use]
+    pub fn pause(&self) -> Option<u32> {
+        self.retry_after
+            .filter(|_| self.code.row().retry_after != RetryAfter::Never)
+    }
+
     /// HTTP status of the answer.
     #[must_use]
     pub fn http_status(&self) -> u16 {
@@ -116,6 +123,11 @@ mod tests {
             .with_window(WindowKind::FirstFrame)
             .with_retry_after(5);
         assert_eq!(failure.retry_after, None);
+        let forced = Failure {
+            retry_after: Some(5),
+            ..failure.clone()
+        };
+        assert_eq!(forced.pause(), None);
         assert_eq!(failure.window, Some(WindowKind::FirstFrame));
     }
 

@@ -130,6 +130,21 @@ pub enum AppSocket {
 }
 
 impl AppSocket {
+    /// True if bytes, an end or an error wait to be read: asks the kernel itself, because the runtime's
+    /// cached readiness may be older than the app's last word. TLS sockets answer false (records that carry no
+    /// data are no news); their session is read instead.
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        let mut byte = [std::mem::MaybeUninit::uninit(); 1];
+        let peeked = match self {
+            Self::Tcp(tcp) => socket2::SockRef::from(tcp).peek(&mut byte),
+            Self::Tls(_) => return false,
+            #[cfg(unix)]
+            Self::Unix(unix) => socket2::SockRef::from(unix).peek(&mut byte),
+        };
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Makes the coming drop an abrupt end (RST) instead of an orderly one, where the transport has one.
     /// The app then cannot take a cut-off body for a complete one.
     pub fn abort_on_drop(&self) {

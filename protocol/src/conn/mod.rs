@@ -95,7 +95,10 @@ pub enum Front {
         linger: bool,
     },
     /// A reset, or the tunnel is lost: close the app's socket.
-    Closed,
+    Closed {
+        /// No exchange was under way, so an orderly close says the truth.
+        idle: bool,
+    },
 }
 
 /// One tunnel's state machine, either side.
@@ -444,10 +447,12 @@ impl Conn {
     #[must_use]
     pub fn front(&self, key: StreamKey) -> Front {
         let Some(stream) = self.store.get(key) else {
-            return Front::Closed;
+            return Front::Closed { idle: false };
         };
         if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
-            return Front::Closed;
+            return Front::Closed {
+                idle: stream.was_idle,
+            };
         }
         if let Some(linger) = stream.fenced {
             return Front::Fenced {

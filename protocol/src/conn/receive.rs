@@ -85,7 +85,7 @@ impl Conn {
 
     /// The stream a frame is for; `None` if it has ended (late frames are ignored).
     fn addressed(&self, id: StreamId) -> Result<Option<StreamKey>, Breach> {
-        if id == StreamId::TUNNEL || id.0 % 2 == 0 || id.0 > self.highest_open {
+        if id == StreamId::TUNNEL || id.0.is_multiple_of(2) || id.0 > self.highest_open {
             return Err("frame for a stream that was never opened");
         }
         Ok(self.store.by_id(id))
@@ -128,7 +128,7 @@ impl Conn {
         Ok(())
     }
 
-    fn on_reset(&mut self, id: StreamId, _code: ResetCode) -> Result<(), Breach> {
+    fn on_reset(&mut self, id: StreamId, code: ResetCode) -> Result<(), Breach> {
         if self.side == Side::Agent && self.is_unseen(id) {
             return self.end_unseen(id);
         }
@@ -146,6 +146,7 @@ impl Conn {
             return Ok(());
         }
         stream.reset = true;
+        stream.was_idle = code == ResetCode::Idle;
         stream.inn.discard(Taken::Evidence);
         stream.out.forget();
         if stream.pending.conclude.is_some() {
@@ -268,7 +269,7 @@ impl Conn {
     }
 
     fn is_unseen(&self, id: StreamId) -> bool {
-        id.0 % 2 == 1 && id.0 > self.highest_open
+        !id.0.is_multiple_of(2) && id.0 > self.highest_open
     }
 
     /// RESET or FENCE for an id whose OPEN never came: it counts as seen and ended with nothing.
@@ -283,7 +284,7 @@ impl Conn {
     }
 
     fn on_open(&mut self, now: Moment, id: StreamId, open: Open) -> Result<(), Breach> {
-        if id.0 % 2 == 0 {
+        if id.0.is_multiple_of(2) {
             return Err("open with an even id");
         }
         if id.0 <= self.highest_open {

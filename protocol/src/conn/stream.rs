@@ -59,6 +59,8 @@ pub(super) struct Stream {
     pub(super) fenced: Option<bool>,
     /// A RESET was sent (gateway) or received (agent).
     pub(super) reset: bool,
+    /// The RESET only gave back a connection without an exchange.
+    pub(super) was_idle: bool,
     pub(super) counted: Option<Counted>,
     pub(super) ended: Option<Ended>,
     /// The user dropped its handle; the slot goes when the stream has ended.
@@ -88,6 +90,7 @@ impl Stream {
             in_untold: false,
             fenced: None,
             reset: false,
+            was_idle: false,
             counted: None,
             ended: None,
             released: false,

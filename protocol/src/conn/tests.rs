@@ -147,7 +147,7 @@ fn a_reset_reaches_the_app_side_and_its_final_overtakes_data() {
     pair.cancel(key);
     pair.emit_gateway();
     pair.deliver_to_agent(usize::MAX).unwrap();
-    assert_eq!(pair.agent.front(app), Front::Closed);
+    assert_eq!(pair.agent.front(app), Front::Closed { idle: false });
     pair.agent.conclude(app, FinalCause::AppClosed);
     pair.settle().unwrap();
     let Some(Ended::Final {

@@ -43,7 +43,10 @@ pub enum Outgoing {
         linger: bool,
     },
     /// Close the app's socket.
-    Closed,
+    Closed {
+        /// No exchange was under way, so an orderly close says the truth.
+        idle: bool,
+    },
 }
 
 impl AppStream {
@@ -91,8 +94,18 @@ impl AppStream {
         let mut state = self.shared.lock();
         if matches!(
             state.conn.front(self.key),
-            Front::Closed | Front::Fenced { .. }
+            Front::Closed { .. } | Front::Fenced { .. }
         ) {
+            return Poll::Ready(());
+        }
+        state.watch(self.key, Slot::Control, cx);
+        Poll::Pending
+    }
+
+    /// Ready once the gateway has reset the stream or the tunnel is lost; a fence alone is not it.
+    pub fn poll_closed(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.shared.lock();
+        if matches!(state.conn.front(self.key), Front::Closed { .. }) {
             return Poll::Ready(());
         }
         state.watch(self.key, Slot::Control, cx);
@@ -117,7 +130,7 @@ impl AppStream {
             }
             Front::Fin => return Poll::Ready(Ok(Outgoing::Fin)),
             Front::Fenced { linger } => return Poll::Ready(Ok(Outgoing::Fenced { linger })),
-            Front::Closed => return Poll::Ready(Ok(Outgoing::Closed)),
+            Front::Closed { idle } => return Poll::Ready(Ok(Outgoing::Closed { idle })),
             Front::Empty => {
                 state.watch(self.key, Slot::Read, cx);
                 return Poll::Pending;

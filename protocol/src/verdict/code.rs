@@ -229,7 +229,7 @@ static TABLE: [Row; Code::ALL.len()] = [
         "Too many large bodies are under way, so this one was refused before it was sent.",
         "Wait for Retry-After and repeat, or send a smaller body."),
     row(Code::BhAppBroken, 502, Reached::Yes, VERIFY, NEVER,
-        "The app began to answer and broke off before its answer could be passed on.",
+        "The answer of the app had begun and broke off before it could be passed on.",
         "Check whether a write took effect before you repeat it."),
     row(Code::BadRequest, 400, Reached::Unknown, PERSON, NEVER,
         "The request is not well formed.",

@@ -1,0 +1,44 @@
+//! One task per stream: connect to the app, say so, copy bytes both ways, tell how it ended.
+//!
+//! Never repeats and never dials twice for one stream. What was written is counted by the tunnel
+//! core in the same step as the write (see `protocol::io::AppStream`), never here.
+
+mod copy;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use bridgehead_protocol::io::AppStream;
+use bridgehead_protocol::wire::RefusedReason;
+
+use crate::app::table::AppTable;
+
+use copy::Copy;
+
+/// Serves one stream to its end. Dropping the future concludes the stream and closes the app's socket.
+pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
+    let Some((open, deadline)) = stream.asked() else {
+        return;
+    };
+    let connect = apps.connect(&open.app, open.kind, stream.instant(deadline));
+    let connected = tokio::select! {
+        biased;
+        () = poll_fn(|cx| stream.poll_given_up(cx)) => {
+            stream.refuse(RefusedReason::Expired, 0);
+            return;
+        }
+        connected = connect => connected,
+    };
+    match connected {
+        Ok(socket) => {
+            stream.opened();
+            Copy::new(stream, socket, open.kind).run().await;
+        }
+        Err(error) => {
+            tracing::debug!(app = open.app, %error, "app not reached");
+            stream.refuse(error.reason, error.errno);
+        }
+    }
+}
