@@ -3,12 +3,14 @@
 //! Codes: 0 as asked, 1 failed at run time, 2 usage, configuration, token or certificate. If the agent ran
 //! the app's process, its code is the agent's.
 
-use std::net::SocketAddr;
 use std::io;
+use std::net::SocketAddr;
 
 use bridgehead_protocol::handshake::IntroductionError;
+use bridgehead_protocol::io::tls::TlsError;
 use bridgehead_protocol::wire::Refuse;
 
+use crate::carrier::dial::DialError;
 use crate::config::ConfigError;
 
 /// How a run ended that did not fail.
@@ -32,9 +34,12 @@ pub enum AgentError {
     /// The gateway refuses this agent for good.
     #[error("the gateway refuses this agent: {text}{hint}", text = one_line(&.0.text), hint = hint(.0))]
     Refused(Refuse),
+    /// No gateway can be dialled with this set-up.
+    #[error(transparent)]
+    Dial(#[from] DialError),
     /// TLS cannot be set up.
-    #[error("TLS cannot be set up: {0}")]
-    Tls(#[from] rustls::Error),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The health endpoint cannot listen.
     #[error("--health {address}: {error}")]
     Health {
@@ -69,7 +74,7 @@ impl AgentError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Introduction(_) | Self::Refused(_) | Self::Tls(_) | Self::Start { .. } => 2,
+            Self::Config(_) | Self::Introduction(_) | Self::Refused(_) | Self::Dial(_) | Self::Tls(_) | Self::Start { .. } => 2,
             Self::Health { .. } | Self::System { .. } | Self::Check(_) => 1,
         }
     }

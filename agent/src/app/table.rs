@@ -6,6 +6,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use bridgehead_protocol::io::clock::Clock;
+use bridgehead_protocol::io::tls::TlsError;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{AppHealth, AppKind, AppOffer, RefusedReason};
 use tokio::sync::watch;
@@ -94,7 +95,7 @@ impl AppTable {
     ///
     /// # Errors
     /// If TLS towards an app cannot be set up.
-    pub fn build(specs: &[AppSpec], start: AppHealth) -> Result<Self, rustls::Error> {
+    pub fn build(specs: &[AppSpec], start: AppHealth) -> Result<Self, TlsError> {
         let apps = specs.iter().map(|spec| {
             let distance = if spec.target.is_local() {
                 Distance::Local
@@ -109,7 +110,7 @@ impl AppTable {
             })
         });
         Ok(Self {
-            apps: apps.collect::<Result<_, rustls::Error>>()?,
+            apps: apps.collect::<Result<_, TlsError>>()?,
             clock: Clock::start(),
             revision: watch::Sender::new(1),
         })

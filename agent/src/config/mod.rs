@@ -23,8 +23,7 @@ pub use options::RunOptions;
 pub use secret::TokenSource;
 
 use bridgehead_protocol::handshake::TokenError;
-
-use crate::carrier::tls::CaError;
+use bridgehead_protocol::io::tls::TlsError;
 
 /// What is wrong with what the agent was told. All are the operator's to mend; the agent ends with code 2.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +74,6 @@ pub enum ConfigError {
         what: String,
     },
     /// A CA file cannot be used.
-    #[error(transparent)]
-    Ca(#[from] CaError),
+    #[error("CA file {0}")]
+    Ca(#[from] TlsError),
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bridgehead_protocol::handshake::{Token, is_agent_id, is_app_name, is_host_header};
+use bridgehead_protocol::io::tls::read_certificates;
 
 use crate::app::Target;
 use crate::app::table::AppSpec;
@@ -17,7 +18,7 @@ use crate::app::target::{Place, Tls};
 use crate::app::tls::AppTrust;
 use crate::carrier::address::{GatewayAddress, Plain};
 use crate::carrier::proxy::{Proxies, ProxyAddress};
-use crate::carrier::tls::{Roots, read_roots};
+use crate::carrier::tls::Roots;
 use crate::cli::{ConnectionArgs, LogFormat, RunArgs};
 
 use super::ConfigError;
@@ -97,7 +98,7 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         apps: apps(&app, raw.app, &folder)?,
         tunnels: tunnels(serving.tunnels.or(raw.tunnels))?,
         roots: ca
-            .map(|path| read_roots(&path))
+            .map(|path| read_certificates(&path))
             .transpose()?
             .map_or(Roots::System, Roots::Only),
         proxies: proxies(connection.proxy.or(raw.proxy).as_deref(), environment)?,
@@ -264,7 +265,7 @@ fn app_from_file(raw: RawApp, folder: &Path) -> Result<AppSpec, ConfigError> {
             ));
         }
         (Some(false), None) => AppTrust::Anything,
-        (_, Some(path)) => AppTrust::Roots(read_roots(&folder.join(path))?),
+        (_, Some(path)) => AppTrust::Roots(read_certificates(&folder.join(path))?),
         (_, None) => AppTrust::System,
     };
     Ok(AppSpec {
