@@ -239,8 +239,8 @@ const fn cause(reason: Reason, language: Language) -> Option<&'static str> {
             "Туннель к приложению оборвался.",
         ),
         Reason::FirstFrame => (
-            "It showed no sign of life before its answer began.",
-            "Ответ так и не начался.",
+            "Its answer did not begin in time.",
+            "Ответ не начался вовремя.",
         ),
         Reason::Stall => (
             "Its answer had begun and fell silent.",

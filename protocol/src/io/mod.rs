@@ -1,10 +1,14 @@
 //! Tokio around the core: carriers, one driver task per tunnel, streams with wakers.
 
 mod app_stream;
+pub mod carrier;
 pub mod clock;
 mod driver;
+pub mod shake;
 mod shared;
+pub mod socket;
 mod stream;
+pub mod tls;
 mod tunnel;
 
 pub use app_stream::{AppStream, Outgoing};

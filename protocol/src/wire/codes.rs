@@ -60,3 +60,20 @@ codes! {
         Draining = 8,
     }
 }
+
+impl RefuseCode {
+    /// Name in logs and metric labels.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unauthorized => "unauthorized",
+            Self::ScopeDenied => "scope_denied",
+            Self::VersionUnsupported => "version_unsupported",
+            Self::Malformed => "malformed",
+            Self::ResumeGone => "resume_gone",
+            Self::StaleEpoch => "stale_epoch",
+            Self::Busy => "busy",
+            Self::Draining => "draining",
+        }
+    }
+}

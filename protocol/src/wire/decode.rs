@@ -45,6 +45,29 @@ pub fn decode(buf: &mut BytesMut, limits: &Limits) -> Result<Option<Frame>, Wire
     }
 }
 
+/// Bytes at the beginning of `bytes` that are whole frames, whatever they hold. For carriers that
+/// must not cut a frame.
+///
+/// # Errors
+/// [`WireError::TooLong`] if a length is above the cap.
+pub fn whole_frames(bytes: &[u8]) -> Result<usize, WireError> {
+    let mut end = 0;
+    while let Some(raw) = RawHeader::peek(&bytes[end..]) {
+        if raw.length > MAX_PAYLOAD {
+            return Err(WireError::TooLong {
+                length: raw.length,
+                cap: MAX_PAYLOAD,
+            });
+        }
+        let next = end + HEADER_LEN + raw.length;
+        if next > bytes.len() {
+            break;
+        }
+        end = next;
+    }
+    Ok(end)
+}
+
 fn payload(header: &Header, payload: BytesMut, limits: &Limits) -> Result<Frame, WireError> {
     let fields = &mut Fields::new(header.kind, &payload);
     let frame = match header.kind {

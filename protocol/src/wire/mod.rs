@@ -36,12 +36,16 @@ mod terminal;
 mod welcome;
 
 #[cfg(test)]
+mod arbitrary;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod tests;
 
 pub use apps::check_offers;
-pub use decode::decode;
+pub use decode::{decode, whole_frames};
 pub use encode::{encode, encode_data_header};
 pub use error::WireError;
 pub use frame::*;

@@ -48,6 +48,20 @@ const PURE_GATEWAY: &[&str] = &[
     "bridgehead_gateway::request::front",
 ];
 
+/// The canonicaliser's own values, and the one remover of hop-by-hop fields.
+const PURE_NORMALIZE: &[&str] = &[
+    "std",
+    "core",
+    "http",
+    "thiserror",
+    "bridgehead_protocol::verdict",
+    "bridgehead_gateway::error",
+    "bridgehead_gateway::h1::fields",
+    "bridgehead_gateway::request::front",
+    "bridgehead_gateway::route::host",
+    "bridgehead_gateway::route::path",
+];
+
 const PROTOCOL_CORE: &[&str] = &[
     "std",
     "core",
@@ -98,8 +112,17 @@ pub(crate) const ROOMS: &[Room] = &[
             "futures_util",
             "rand",
             "http",
+            "httparse",
+            "socket2",
+            "base64",
+            "zeroize",
         ],
         never: &["std::thread", "std::fs", "std::process", "std::env"],
+    },
+    Room {
+        prefix: "bridgehead_protocol::io::tls",
+        may: &["std", "rustls", "thiserror", "zeroize"],
+        never: &["std::thread", "std::process", "std::env"],
     },
     Room {
         prefix: "bridgehead_protocol::testing",
@@ -109,7 +132,11 @@ pub(crate) const ROOMS: &[Room] = &[
     pure_gateway!("bridgehead_gateway::route"),
     pure_gateway!("bridgehead_gateway::admit"),
     pure_gateway!("bridgehead_gateway::answer"),
-    pure_gateway!("bridgehead_gateway::request::normalize"),
+    Room {
+        prefix: "bridgehead_gateway::request::normalize",
+        may: PURE_NORMALIZE,
+        never: IMPURE,
+    },
     pure_gateway!("bridgehead_gateway::request::forwarded"),
     pure_gateway!("bridgehead_gateway::request::windows"),
     pure_gateway!("bridgehead_gateway::request::retry"),
@@ -129,6 +156,8 @@ pub(crate) const ROOMS: &[Room] = &[
             "bridgehead_protocol::handshake",
             "bridgehead_gateway::config",
             "bridgehead_gateway::error",
+            "bridgehead_gateway::route::host",
+            "bridgehead_gateway::route::path",
         ],
         never: IMPURE,
     },

@@ -1,0 +1,127 @@
+//! Every default of the configuration, in one place.
+//!
+//! Owns numbers and why they are what they are. Must not parse. Invariant: the defaults together
+//! pass `check` (apart from certificates, which have none).
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use super::settings::{
+    AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
+    ProxyProtocol, PublicSettings, TunnelSettings,
+};
+
+/// Public port without TLS.
+pub const HTTP_PORT: u16 = 8080;
+/// Public port with TLS.
+pub const HTTPS_PORT: u16 = 8443;
+/// Port where agents dial in.
+pub const TUNNEL_PORT: u16 = 7000;
+/// Port of the admin API.
+pub const ADMIN_PORT: u16 = 9090;
+/// Silence after which a tunnel's peer counts as dead; a resume window must outlast it.
+pub const DEAD_AFTER: Duration = Duration::from_secs(6);
+
+const KIB: u32 = 1 << 10;
+const MIB: u32 = 1 << 20;
+
+pub(super) fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+pub(super) fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+impl Default for GatewaySettings {
+    fn default() -> Self {
+        Self {
+            node: "gw-1".to_owned(),
+            workers: 0,
+            memory: MemoryBudget::Percent(75),
+            grace: Duration::from_secs(30),
+            hosts: Vec::new(),
+        }
+    }
+}
+
+impl Default for PublicSettings {
+    fn default() -> Self {
+        Self {
+            http: vec![everywhere(HTTP_PORT)],
+            https: Vec::new(),
+            domain: None,
+            tls: Vec::new(),
+            trusted_proxies: Vec::new(),
+            proxy_protocol: ProxyProtocol::Off,
+            catch_all: None,
+        }
+    }
+}
+
+impl Default for TunnelSettings {
+    fn default() -> Self {
+        Self {
+            listen: vec![everywhere(TUNNEL_PORT)],
+            tls: Vec::new(),
+            plain: false,
+            resume_window: Duration::from_secs(20),
+            handshake: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for AdminSettings {
+    fn default() -> Self {
+        Self {
+            listen: loopback(ADMIN_PORT),
+            token_hash: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_size: u64::from(32 * KIB),
+            head_fields: 100,
+            uri_size: u64::from(8 * KIB),
+            head_time: Duration::from_secs(10),
+            upload_idle: Duration::from_secs(30),
+            upload_rate: u64::from(KIB),
+            upload_rate_after: Duration::from_secs(10),
+            write_stall: Duration::from_secs(30),
+            keep_alive_idle: Duration::from_secs(60),
+            connections: 10_000,
+            connections_per_ip: 1_000,
+            tls_handshake: Duration::from_secs(5),
+            app_connect: Duration::from_secs(5),
+            // Below the 5 s after which common app servers close idle connections themselves.
+            app_keep_alive_idle: Duration::from_secs(4),
+            app_idle_connections: 64,
+            h2_streams: 100,
+            h2_stream_window: 64 * KIB,
+            h2_connection_window: MIB,
+            h2_send_buffer: u64::from(128 * KIB),
+            h2_pending_resets: 20,
+            h2_ping: Duration::from_secs(20),
+            h2_ping_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+impl Default for AppSettings {
+    fn default() -> Self {
+        Self {
+            first_frame_window: Duration::from_secs(30),
+            stall_window: Duration::from_secs(15),
+            streaming_stall_window: Duration::from_secs(300),
+            hold: Duration::from_secs(10),
+            go: Go::Unsafe,
+            repeat_reads: false,
+            cors: true,
+            max_body: None,
+            host_header: HostHeader::Upstream,
+        }
+    }
+}
