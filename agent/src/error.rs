@@ -74,7 +74,12 @@ impl AgentError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Introduction(_) | Self::Refused(_) | Self::Dial(_) | Self::Tls(_) | Self::Start { .. } => 2,
+            Self::Config(_)
+            | Self::Introduction(_)
+            | Self::Refused(_)
+            | Self::Dial(_)
+            | Self::Tls(_)
+            | Self::Start { .. } => 2,
             Self::Health { .. } | Self::System { .. } | Self::Check(_) => 1,
         }
     }

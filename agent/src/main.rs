@@ -18,7 +18,12 @@ fn main() -> ExitCode {
         Command::Http(args) => run(args.into()),
         Command::Check(args) => check(args.into()),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "bh-agent", &mut std::io::stdout());
+            clap_complete::generate(
+                shell,
+                &mut Cli::command(),
+                "bh-agent",
+                &mut std::io::stdout(),
+            );
             Ok(ExitCode::SUCCESS)
         }
         Command::Man { dir } => man(&dir),
@@ -39,7 +44,9 @@ fn block_on<T>(work: impl Future<Output = Result<T, AgentError>>) -> Result<T, A
         .enable_all()
         .build();
     let what = "the runtime cannot start";
-    runtime.map_err(|error| AgentError::System { what, error })?.block_on(work)
+    runtime
+        .map_err(|error| AgentError::System { what, error })?
+        .block_on(work)
 }
 
 fn run(args: RunArgs) -> Result<ExitCode, AgentError> {
@@ -78,6 +85,7 @@ fn check(args: RunArgs) -> Result<ExitCode, AgentError> {
 
 fn man(dir: &Path) -> Result<ExitCode, AgentError> {
     let what = "the man pages cannot be written";
-    clap_mangen::generate_to(Cli::command(), dir).map_err(|error| AgentError::System { what, error })?;
+    clap_mangen::generate_to(Cli::command(), dir)
+        .map_err(|error| AgentError::System { what, error })?;
     Ok(ExitCode::SUCCESS)
 }

@@ -184,11 +184,9 @@ impl Running {
         if let Some(code) = self.ended {
             return Ok(Outcome::AppEnded(code));
         }
-        let left = self
-            .give_up
-            .map_or(std::time::Duration::ZERO, |end| {
-                end.saturating_duration_since(Instant::now())
-            });
+        let left = self.give_up.map_or(std::time::Duration::ZERO, |end| {
+            end.saturating_duration_since(Instant::now())
+        });
         let mut stop = self.control.stop_signal();
         let asked = tokio::select! {
             biased;

@@ -133,12 +133,13 @@ fn tls_app() -> TlsApp {
     let certificate = made.cert.der().clone();
     let key =
         rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("key");
-    let config = rustls::ServerConfig::builder_with_provider(bridgehead_protocol::io::tls::provider())
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key)
-        .expect("config");
+    let config =
+        rustls::ServerConfig::builder_with_provider(bridgehead_protocol::io::tls::provider())
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .expect("config");
     TlsApp {
         acceptor: Arc::new(config).into(),
         certificate,

@@ -10,7 +10,6 @@ use std::net::IpAddr;
 use bridgehead_protocol::io::carrier::upgrade::PATH;
 use http::Uri;
 
-
 /// Port of the gateway's tunnel listener.
 const TUNNEL_PORT: u16 = 7000;
 
@@ -162,7 +161,10 @@ impl GatewayAddress {
         if self.port != self.scheme.default_port() {
             return authority;
         }
-        authority.strip_suffix(&port).unwrap_or(&authority).to_owned()
+        authority
+            .strip_suffix(&port)
+            .unwrap_or(&authority)
+            .to_owned()
     }
 
     /// `host:port`, with brackets around an IPv6 address.

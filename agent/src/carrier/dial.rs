@@ -94,8 +94,13 @@ impl DialError {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Tls { error, .. } if is_distrust(error) => Fault::SetUp,
-            Self::Name(_) | Self::Upgrade { error: UpgradeError::Address(_) } => Fault::SetUp,
-            Self::Upgrade { error: UpgradeError::Status(401) } => Fault::SetUp,
+            Self::Name(_)
+            | Self::Upgrade {
+                error: UpgradeError::Address(_),
+            } => Fault::SetUp,
+            Self::Upgrade {
+                error: UpgradeError::Status(401),
+            } => Fault::SetUp,
             Self::Resolve { .. }
             | Self::Connect { .. }
             | Self::Proxy(_)
@@ -129,9 +134,9 @@ fn is_distrust(error: &io::Error) -> bool {
 fn tls_hint(error: &io::Error) -> &'static str {
     match certificate_error(error) {
         Some(CertificateError::UnknownIssuer) => "; if its CA is your own, name it with --ca",
-        Some(CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. }) => {
-            "; the certificate is for another host than --gateway names"
-        }
+        Some(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => "; the certificate is for another host than --gateway names",
         _ => "",
     }
 }
@@ -146,7 +151,9 @@ pub struct Dialer {
 
 impl std::fmt::Debug for Dialer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Dialer").field("proxies", &self.proxies).finish_non_exhaustive()
+        f.debug_struct("Dialer")
+            .field("proxies", &self.proxies)
+            .finish_non_exhaustive()
     }
 }
 
@@ -155,12 +162,17 @@ impl Dialer {
     ///
     /// # Errors
     /// If one needs TLS and the roots cannot be read.
-    pub fn build(gateways: &[GatewayAddress], roots: &Roots, proxies: Proxies) -> Result<Self, TlsError> {
+    pub fn build(
+        gateways: &[GatewayAddress],
+        roots: &Roots,
+        proxies: Proxies,
+    ) -> Result<Self, TlsError> {
         let tls = match gateways.iter().all(|gateway| gateway.scheme.is_plain()) {
             true => None,
             false => {
                 let trust = roots.trust()?;
-                let connector = |alpn| client_config(&trust, &[alpn]).map(|config| Arc::new(config).into());
+                let connector =
+                    |alpn| client_config(&trust, &[alpn]).map(|config| Arc::new(config).into());
                 Some((connector(ALPN)?, connector(ALPN_HTTP1)?))
             }
         };
@@ -215,7 +227,9 @@ impl Dialer {
             None => connect(&gateway.host, gateway.port).await?,
             Some(proxy) => {
                 let mut stream = connect(&proxy.host, proxy.port).await?;
-                connect_through(&mut stream, proxy, gateway).await.map_err(DialError::Proxy)?;
+                connect_through(&mut stream, proxy, gateway)
+                    .await
+                    .map_err(DialError::Proxy)?;
                 stream
             }
         };
@@ -233,15 +247,24 @@ async fn encrypt(
 ) -> Result<TlsStream<TcpStream>, DialError> {
     let name = ServerName::try_from(gateway.host.clone())
         .map_err(|_| DialError::Name(gateway.host.clone()))?;
-    connector.connect(name, tcp).await.map_err(|error| DialError::Tls {
-        gateway: gateway.to_string(),
-        error,
-    })
+    connector
+        .connect(name, tcp)
+        .await
+        .map_err(|error| DialError::Tls {
+            gateway: gateway.to_string(),
+            error,
+        })
 }
 
 async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let resolve = |error| DialError::Resolve { host: host.to_owned(), error };
-    let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port)).await.map_err(resolve)?.collect();
+    let resolve = |error| DialError::Resolve {
+        host: host.to_owned(),
+        error,
+    };
+    let found: Vec<SocketAddr> = tokio::net::lookup_host((host, port))
+        .await
+        .map_err(resolve)?
+        .collect();
     if found.is_empty() {
         return Err(resolve(io::Error::other("no address")));
     }
@@ -251,8 +274,9 @@ async fn connect(host: &str, port: u16) -> Result<TcpStream, DialError> {
 /// The resolver's order, but the two families take turns: one that is broken costs one head start.
 fn alternate(found: Vec<SocketAddr>) -> VecDeque<SocketAddr> {
     let first_is_v6 = found.first().is_some_and(SocketAddr::is_ipv6);
-    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) =
-        found.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+    let (mut first, mut second): (VecDeque<_>, VecDeque<_>) = found
+        .into_iter()
+        .partition(|address| address.is_ipv6() == first_is_v6);
     let mut all = VecDeque::with_capacity(MOST_ADDRESSES);
     while all.len() < MOST_ADDRESSES && !(first.is_empty() && second.is_empty()) {
         all.extend(first.pop_front());

@@ -184,8 +184,7 @@ fn each_mistake_is_told_with_its_flag_on_one_line() {
 fn a_missing_token_says_how_to_get_one() {
     let line = [GATEWAY[0], GATEWAY[1], "--app", "a=1"];
     let said = settings(args(&line), &|_| None)
-        .err()
-        .expect("no token")
+        .expect_err("no token")
         .to_string();
     assert!(said.contains("bh-gateway token new"), "{said}");
 }

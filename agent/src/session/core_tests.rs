@@ -116,7 +116,11 @@ fn a_permanent_refusal_ends_an_agent_that_was_never_admitted() {
 fn a_mistake_in_the_set_up_ends_only_an_agent_that_was_never_admitted() {
     let mistake = |standing| Event::DialFailed(Fault::SetUp, standing);
     let mut session = Session::new(1);
-    let done = feed(&mut session, at(0), [Event::Start, mistake(Standing::NeverAdmitted)]);
+    let done = feed(
+        &mut session,
+        at(0),
+        [Event::Start, mistake(Standing::NeverAdmitted)],
+    );
     assert_eq!(done, [Action::Dial, Action::End(Ending::Unusable)]);
     let mut session = up();
     feed(&mut session, at(5), [Event::Lost]);

@@ -122,7 +122,11 @@ fn respond(line: &[u8], tunnels: usize) -> String {
         ),
     };
     let length = body.len();
-    let body = if method == b"HEAD" { String::new() } else { body };
+    let body = if method == b"HEAD" {
+        String::new()
+    } else {
+        body
+    };
     format!(
         "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\
          Cache-Control: no-store\r\nConnection: close\r\n\r\n{body}"
@@ -149,13 +153,21 @@ mod tests {
     async fn readiness_follows_the_tunnels() {
         let readiness = Readiness::default();
         let request = "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n";
-        assert!(asked(request, &readiness).await.starts_with("HTTP/1.1 503 "));
+        assert!(
+            asked(request, &readiness)
+                .await
+                .starts_with("HTTP/1.1 503 ")
+        );
         let up = readiness.up();
         let seen = asked(request, &readiness).await;
         assert!(seen.starts_with("HTTP/1.1 200 "), "{seen}");
         assert!(seen.ends_with("{\"ready\":true,\"tunnels\":1}\n"), "{seen}");
         drop(up);
-        assert!(asked(request, &readiness).await.starts_with("HTTP/1.1 503 "));
+        assert!(
+            asked(request, &readiness)
+                .await
+                .starts_with("HTTP/1.1 503 ")
+        );
     }
 
     #[tokio::test]
@@ -169,8 +181,15 @@ mod tests {
             ("nonsense", "405"),
         ] {
             let seen = asked(&format!("{line}\r\n\r\n"), &readiness).await;
-            assert!(seen.starts_with(&format!("HTTP/1.1 {status} ")), "{line}: {seen}");
-            assert_eq!(seen.ends_with("\r\n\r\n"), line.starts_with("HEAD"), "{seen}");
+            assert!(
+                seen.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{line}: {seen}"
+            );
+            assert_eq!(
+                seen.ends_with("\r\n\r\n"),
+                line.starts_with("HEAD"),
+                "{seen}"
+            );
         }
     }
 
@@ -182,11 +201,18 @@ mod tests {
 
     #[tokio::test]
     async fn the_listener_answers_on_a_real_socket() {
-        let listener = HealthListener::bind("127.0.0.1:0".parse().expect("address")).await.expect("bind");
+        let listener = HealthListener::bind("127.0.0.1:0".parse().expect("address"))
+            .await
+            .expect("bind");
         let address = listener.address().expect("address");
         let serving = tokio::spawn(listener.serve(Readiness::default()));
-        let mut stream = tokio::net::TcpStream::connect(address).await.expect("connect");
-        stream.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").await.expect("write");
+        let mut stream = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("connect");
+        stream
+            .write_all(b"GET /healthz HTTP/1.1\r\n\r\n")
+            .await
+            .expect("write");
         let mut seen = String::new();
         stream.read_to_string(&mut seen).await.expect("read");
         assert!(seen.starts_with("HTTP/1.1 200 "), "{seen}");

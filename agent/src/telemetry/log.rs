@@ -23,7 +23,10 @@ pub fn start(options: &LogOptions) -> Result<(), ConfigError> {
 }
 
 /// The subscriber that [`start`] installs.
-fn subscriber<W>(options: &LogOptions, writer: W) -> Result<Box<dyn Subscriber + Send + Sync>, ConfigError>
+fn subscriber<W>(
+    options: &LogOptions,
+    writer: W,
+) -> Result<Box<dyn Subscriber + Send + Sync>, ConfigError>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -33,7 +36,13 @@ where
         .with_ansi(false);
     Ok(match options.format {
         LogFormat::Text => Box::new(builder.with_target(false).finish()),
-        LogFormat::Json => Box::new(builder.json().flatten_event(true).with_current_span(false).finish()),
+        LogFormat::Json => Box::new(
+            builder
+                .json()
+                .flatten_event(true)
+                .with_current_span(false)
+                .finish(),
+        ),
     })
 }
 
@@ -66,7 +75,10 @@ mod tests {
 
     fn logged(format: LogFormat, level: &str, write: impl FnOnce()) -> String {
         let file = Arc::new(tempfile::tempfile().expect("file"));
-        let options = LogOptions { format, level: level.to_owned() };
+        let options = LogOptions {
+            format,
+            level: level.to_owned(),
+        };
         let subscriber = subscriber(&options, Arc::clone(&file)).expect("subscriber");
         tracing::subscriber::with_default(subscriber, write);
         let mut text = String::new();
@@ -82,12 +94,17 @@ mod tests {
             tracing::debug!("hidden");
         });
         let line: serde_json::Value = serde_json::from_str(&text).expect("one object");
-        assert_eq!((line["app"].as_str(), line["message"].as_str()), (Some("demo"), Some("app answers")));
+        assert_eq!(
+            (line["app"].as_str(), line["message"].as_str()),
+            (Some("demo"), Some("app answers"))
+        );
     }
 
     #[test]
     fn text_names_level_and_message_without_colours() {
-        let text = logged(LogFormat::Text, "bridgehead_agent=debug", || tracing::debug!(app = "demo", "seen"));
+        let text = logged(LogFormat::Text, "bridgehead_agent=debug", || {
+            tracing::debug!(app = "demo", "seen")
+        });
         assert!(text.contains("DEBUG seen app=\"demo\""), "{text}");
         assert!(!text.contains('\u{1b}'), "{text}");
     }

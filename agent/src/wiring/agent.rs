@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bridgehead_protocol::conn::Settings;
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
 use bridgehead_protocol::io::clock::Clock;
-use bridgehead_protocol::conn::Settings;
 use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits};
 
 use crate::app::AppTable;

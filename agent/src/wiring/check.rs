@@ -58,7 +58,8 @@ impl Findings {
 
     fn bad(&mut self, line: &dyn std::fmt::Display) {
         self.faults += 1;
-        self.lines.push(format!("BAD  {}", one_line(&line.to_string())));
+        self.lines
+            .push(format!("BAD  {}", one_line(&line.to_string())));
     }
 }
 
@@ -79,7 +80,11 @@ pub async fn check(options: RunOptions) -> Result<Findings, AgentError> {
     for app in agent.apps.iter() {
         let spec = app.spec();
         let deadline = Instant::now() + LIMIT;
-        match agent.apps.connect(&spec.name, spec.target.kind, deadline).await {
+        match agent
+            .apps
+            .connect(&spec.name, spec.target.kind, deadline)
+            .await
+        {
             Ok(_) => findings.fine(format_args!("app {} answers at {}", spec.name, spec.target)),
             Err(error) => findings.bad(&format_args!("app {}: {error}", spec.name)),
         }
@@ -113,7 +118,9 @@ async fn check_gateway(agent: &Agent, gateway: &GatewayAddress, findings: &mut F
     match shake::knock(&mut carrier, &mut leftover, client, until).await {
         Ok(welcome) => {
             let node = one_line(&welcome.node);
-            findings.fine(format_args!("token accepted by node {node} for every app named"));
+            findings.fine(format_args!(
+                "token accepted by node {node} for every app named"
+            ));
             leave(agent, carrier, leftover, &welcome).await;
         }
         Err(ShakeError::Client(ClientError::Refused(refuse))) => {

@@ -19,7 +19,8 @@ use super::agent::Agent;
 
 /// Bounds of the ping period a gateway may ask for: below, pings are load; above, a dead gateway goes
 /// unnoticed.
-const PING: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+const PING: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(60);
 
 /// A side is dead after so many silent ping periods.
 const SILENT_PERIODS: u32 = 3;
@@ -47,8 +48,14 @@ pub(super) fn serve(
     } = admitted;
     let settings = settings(agent.settings(), &welcome);
     let clock = agent.clock;
-    let (tunnel, driver) =
-        Tunnel::new(Side::Agent, settings, welcome.limits, carrier, leftover, clock);
+    let (tunnel, driver) = Tunnel::new(
+        Side::Agent,
+        settings,
+        welcome.limits,
+        carrier,
+        leftover,
+        clock,
+    );
     let served = serve_streams(agent, tunnel.clone(), changes);
     // The driver ends by itself; the streams end when it has.
     let whole = async move {
