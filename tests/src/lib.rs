@@ -13,6 +13,7 @@
 //! | [`metrics`] | the admin listener read as numbers |
 //! | [`world`] | gateway + agents + apps, wired |
 //! | [`pki`] | certificates made for one test |
+//! | [`relay`] | a TCP relay that can be cut, between an agent and its gateway |
 //! | [`wait`] | the only place that waits for time |
 
 #![forbid(unsafe_code)]
@@ -24,6 +25,7 @@ pub mod h2c;
 pub mod metrics;
 pub mod pki;
 pub mod process;
+pub mod relay;
 pub mod wait;
 pub mod world;
 pub mod ws;

@@ -216,6 +216,21 @@ impl BodyDecoder {
         matches!(self.state, State::Done)
     }
 
+    /// Bytes that the body must still bring, if its length was declared.
+    #[must_use]
+    pub const fn remaining(&self) -> Option<u64> {
+        match self.state {
+            State::Length(left) => Some(left),
+            State::Done => Some(0),
+            State::UntilClose
+            | State::Size
+            | State::Data(_)
+            | State::DataEnd
+            | State::Trailers(_)
+            | State::Failed(_) => None,
+        }
+    }
+
     fn fail(&mut self, error: BodyError) -> BodyError {
         self.state = State::Failed(error);
         error

@@ -1,3 +1,5 @@
+//! Bodies: the same bytes give the same body however they are divided, and broken framing never ends.
+
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

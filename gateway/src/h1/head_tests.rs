@@ -1,3 +1,5 @@
+//! Heads: what is accepted, and each way to be refused.
+
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

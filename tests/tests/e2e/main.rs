@@ -1,0 +1,20 @@
+//! End to end through real sockets: two separate binaries, scripted apps, raw clients.
+//!
+//! Each module is one kind of promise. A test knows the product only by its interfaces; what an app
+//! saw is read from the app double, never from what the gateway says.
+
+mod bodies;
+mod broken;
+mod bulk;
+mod cancel;
+mod cli;
+mod http2;
+mod keepalive;
+mod live;
+mod observe;
+mod refusals;
+mod restart;
+mod situations;
+mod support;
+mod tcp;
+mod tunnel;
