@@ -35,9 +35,13 @@ fn terminal(view: &View) -> Terminal {
         (Some(Ended::Refused { .. }), _) => Terminal::Refused,
         (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
         (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
-        (_, Some(counted)) => Terminal::Counted { written: counted.written },
+        (_, Some(counted)) => Terminal::Counted {
+            written: counted.written,
+        },
         (Some(Ended::Lost), None) => Terminal::LostUnknown,
-        (None, None) => Terminal::Open { consumed: view.consumed },
+        (None, None) => Terminal::Open {
+            consumed: view.consumed,
+        },
     }
 }
 

@@ -17,12 +17,14 @@ use http::{Method, StatusCode};
 use tokio::time::Sleep;
 
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
-use super::front::{AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol};
+use super::front::{
+    AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol,
+};
 use super::head::{self, Shape};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
-use crate::telemetry::access::ExchangeGuard;
+use crate::telemetry::access::{AppConn, ExchangeGuard};
 
 /// Longest time an app may take to say `100 Continue` before the body is sent anyway.
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
@@ -58,6 +60,8 @@ pub struct Parts<'a, B, A, S> {
     pub windows: &'a mut Windows,
     /// The account of the exchange.
     pub guard: &'a mut ExchangeGuard,
+    /// Kind of the app's connection.
+    pub conn: AppConn,
     /// The process's clock.
     pub clock: Clock,
     /// Method of the request.
@@ -87,6 +91,7 @@ pub struct Forward<'a, B, A, S> {
     ending: Option<BodyPart>,
     ended: bool,
     took: u64,
+    told_opened: bool,
     waits_for_client_body: bool,
     waits_for_client_read: bool,
     timer: Pin<Box<Sleep>>,
@@ -113,6 +118,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             ending: None,
             ended: false,
             took,
+            told_opened: false,
             waits_for_client_body: false,
             waits_for_client_read: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -158,15 +164,22 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             self.ended = true;
         }
         if self.ended {
-            return self.parts.answer.poll_flush(cx).map(|flushed| {
-                Some(flushed.map_or(Finish::ClientLeft, |()| Finish::Complete))
-            });
+            return self
+                .parts
+                .answer
+                .poll_flush(cx)
+                .map(|flushed| Some(flushed.map_or(Finish::ClientLeft, |()| Finish::Complete)));
         }
         match self.parts.app.poll_event(cx) {
             Poll::Pending => self.poll_flush(cx),
             Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::App(fault))),
             Poll::Ready(Ok(event)) => {
                 let now = self.parts.clock.now();
+                if !std::mem::replace(&mut self.told_opened, true)
+                    && self.parts.conn == AppConn::Fresh
+                {
+                    self.parts.guard.opened(now, AppConn::Fresh);
+                }
                 self.parts.guard.first_byte(now);
                 self.parts.upload.commit();
                 self.parts.windows.progress(now);
@@ -193,7 +206,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 self.waits_for_client_read = false;
                 let before = self.chunk.len();
                 self.parts.answer.data(&mut self.chunk);
-                self.parts.guard.bytes_out((before - self.chunk.len()) as u64);
+                self.parts
+                    .guard
+                    .bytes_out((before - self.chunk.len()) as u64);
                 Poll::Ready(None)
             }
         }
@@ -209,7 +224,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             }
             AppEvent::Informational(status, headers) => {
                 if self.parts.protocol != ClientProtocol::Http10 {
-                    self.parts.answer.informational(status, &head::informational(headers));
+                    self.parts
+                        .answer
+                        .informational(status, &head::informational(headers));
                 }
             }
             AppEvent::Head(head) => return self.on_head(head, now),
@@ -249,7 +266,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             Up::Sending | Up::Done => {}
         }
         self.parts.guard.status(answer.status.as_u16());
-        let nothing_follows = answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
+        let nothing_follows =
+            answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
         if started == Started::Plain && !nothing_follows {
             self.held_head = Some(answer);
         } else {
@@ -288,7 +306,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 self.waits_for_client_body = true;
                 Poll::Pending
             }
-            Poll::Ready(Err(UploadFault::Client(ClientFault::Left))) => Poll::Ready(Some(Finish::ClientLeft)),
+            Poll::Ready(Err(UploadFault::Client(ClientFault::Left))) => {
+                Poll::Ready(Some(Finish::ClientLeft))
+            }
             Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::Upload(fault))),
             Poll::Ready(Ok(part)) => {
                 match &part {
@@ -316,7 +336,10 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 break;
             }
         }
-        self.parts.windows.pause(now, self.waits_for_client_body || self.waits_for_client_read);
+        self.parts.windows.pause(
+            now,
+            self.waits_for_client_body || self.waits_for_client_read,
+        );
         if let Some(window) = self.parts.windows.fired(now) {
             return Poll::Ready(Finish::Window(window));
         }
@@ -324,8 +347,15 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
-        let asking = if let Up::Asking(until) = self.up { Some(until) } else { None };
-        let due = [self.parts.windows.due(), asking].into_iter().flatten().min();
+        let asking = if let Up::Asking(until) = self.up {
+            Some(until)
+        } else {
+            None
+        };
+        let due = [self.parts.windows.due(), asking]
+            .into_iter()
+            .flatten()
+            .min();
         let Some(due) = due else { return Poll::Pending };
         if self.timer_at != Some(due) {
             self.timer_at = Some(due);

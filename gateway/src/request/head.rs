@@ -36,11 +36,19 @@ impl Shape {
 /// The head for the app and the shape of the exchange. `headers` are the end-to-end fields with
 /// ours already in them; `key` are 16 random bytes for a WebSocket key.
 #[must_use]
-pub fn request(normal: &Normal, mut headers: HeaderMap, host: &str, key: [u8; 16]) -> (RequestHead, Shape) {
+pub fn request(
+    normal: &Normal,
+    mut headers: HeaderMap,
+    host: &str,
+    key: [u8; 16],
+) -> (RequestHead, Shape) {
     if let Ok(host) = HeaderValue::from_str(host) {
         headers.insert(header::HOST, host);
     }
-    let mut shape = Shape { expect_continue: normal.expect_continue, ..Shape::default() };
+    let mut shape = Shape {
+        expect_continue: normal.expect_continue,
+        ..Shape::default()
+    };
     let mut method = normal.method.clone();
     let mut body = normal.body;
     let mut upgrade = None;
@@ -91,10 +99,21 @@ pub fn started(head: &AppHead) -> Started {
     if head.length == AnswerLength::Pipe {
         return Started::Endless;
     }
-    let content_type = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let content_type = head
+        .headers
+        .get(header::CONTENT_TYPE)
+        .and_then(|v| v.to_str().ok())
+        .unwrap_or_default();
+    let essence = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match essence.as_str() {
-        "text/event-stream" | "multipart/x-mixed-replace" | "application/x-ndjson" => Started::Streaming,
+        "text/event-stream" | "multipart/x-mixed-replace" | "application/x-ndjson" => {
+            Started::Streaming
+        }
         grpc if grpc.starts_with("application/grpc") => Started::Endless,
         _ => Started::Plain,
     }
@@ -125,7 +144,13 @@ pub fn answer(app: AppHead, method: &Method, shape: &Shape) -> Result<AnswerHead
         AnswerLength::Streamed => AnswerBody::Streamed,
     };
     let reason = reason(app.status, app.reason);
-    Ok(AnswerHead { status: app.status, reason_phrase: reason, headers, body, close: false })
+    Ok(AnswerHead {
+        status: app.status,
+        reason_phrase: reason,
+        headers,
+        body,
+        close: false,
+    })
 }
 
 fn switched(
@@ -141,7 +166,13 @@ fn switched(
             return Err("a WebSocket answer with the wrong accept key");
         }
         let body = AnswerBody::Tunnel;
-        return Ok(AnswerHead { status: StatusCode::OK, reason_phrase: None, headers, body, close: false });
+        return Ok(AnswerHead {
+            status: StatusCode::OK,
+            reason_phrase: None,
+            headers,
+            body,
+            close: false,
+        });
     }
     let Some(upgrade) = upgrade.filter(|_| shape.upgrade) else {
         return Err("a protocol switch that was not asked for");
@@ -152,7 +183,13 @@ fn switched(
         headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
     }
     let reason_phrase = reason(status, phrase);
-    Ok(AnswerHead { status, reason_phrase, headers, body: AnswerBody::Tunnel, close: false })
+    Ok(AnswerHead {
+        status,
+        reason_phrase,
+        headers,
+        body: AnswerBody::Tunnel,
+        close: false,
+    })
 }
 
 /// The app's own phrase, where it is not the usual one.
@@ -165,8 +202,11 @@ fn reason(status: StatusCode, phrase: bytes::Bytes) -> Option<bytes::Bytes> {
 fn strip(headers: &mut HeaderMap) {
     // A `Connection` list that names an end-to-end field is the app's mistake; its fields stay.
     let _ = fields::strip_hop_by_hop(headers);
-    let ours: Vec<header::HeaderName> =
-        headers.keys().filter(|name| name.as_str().starts_with("bridgehead-")).cloned().collect();
+    let ours: Vec<header::HeaderName> = headers
+        .keys()
+        .filter(|name| name.as_str().starts_with("bridgehead-"))
+        .cloned()
+        .collect();
     for name in ours {
         headers.remove(name);
     }

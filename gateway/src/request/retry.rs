@@ -92,7 +92,10 @@ impl Tries {
 
 fn may_repeat(failed: Failed) -> bool {
     let proven = failed.delivery == Delivery::NotDelivered;
-    let read = failed.declared_read && failed.reused && !failed.read_repeated && ended_silently(failed.reason);
+    let read = failed.declared_read
+        && failed.reused
+        && !failed.read_repeated
+        && ended_silently(failed.reason);
     failed.body_kept && (proven || read)
 }
 
@@ -143,43 +146,88 @@ mod tests {
     #[test]
     fn a_refused_app_is_tried_again_with_growing_pauses_until_the_hold_is_over() {
         let mut tries = Tries::begin(at(0), HOLD, WINDOW);
-        assert_eq!(tries.after(at(0), refused()), Next::After(Duration::from_millis(50)));
-        assert_eq!(tries.after(at(50), refused()), Next::After(Duration::from_millis(100)));
-        assert_eq!(tries.after(at(150), refused()), Next::After(Duration::from_millis(200)));
-        assert_eq!(tries.after(at(350), refused()), Next::After(Duration::from_millis(250)));
-        assert_eq!(tries.after(at(9_900), refused()), Next::After(Duration::from_millis(100)));
+        assert_eq!(
+            tries.after(at(0), refused()),
+            Next::After(Duration::from_millis(50))
+        );
+        assert_eq!(
+            tries.after(at(50), refused()),
+            Next::After(Duration::from_millis(100))
+        );
+        assert_eq!(
+            tries.after(at(150), refused()),
+            Next::After(Duration::from_millis(200))
+        );
+        assert_eq!(
+            tries.after(at(350), refused()),
+            Next::After(Duration::from_millis(250))
+        );
+        assert_eq!(
+            tries.after(at(9_900), refused()),
+            Next::After(Duration::from_millis(100))
+        );
         assert_eq!(tries.after(at(10_000), refused()), Next::GiveUp);
     }
 
     #[test]
     fn without_a_hold_the_first_refusal_is_told() {
-        assert_eq!(Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), refused()), Next::GiveUp);
+        assert_eq!(
+            Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), refused()),
+            Next::GiveUp
+        );
     }
 
     #[test]
     fn another_tunnel_is_tried_at_once_even_without_a_hold() {
-        let failed = Failed { other_tunnel: true, ..refused() };
-        assert_eq!(Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed), Next::AtOnce);
+        let failed = Failed {
+            other_tunnel: true,
+            ..refused()
+        };
+        assert_eq!(
+            Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed),
+            Next::AtOnce
+        );
     }
 
     #[test]
     fn a_stale_connection_is_replaced_at_once() {
-        let failed = Failed { reason: Reason::StaleConnection, reused: true, ..refused() };
-        assert_eq!(Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed), Next::AtOnce);
+        let failed = Failed {
+            reason: Reason::StaleConnection,
+            reused: true,
+            ..refused()
+        };
+        assert_eq!(
+            Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed),
+            Next::AtOnce
+        );
     }
 
     #[test]
     fn what_may_have_been_delivered_is_never_repeated() {
         for delivery in [Delivery::Unknown, Delivery::Delivered] {
-            let failed = Failed { delivery, other_tunnel: true, reused: true, ..refused() };
-            assert_eq!(Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed), Next::GiveUp);
+            let failed = Failed {
+                delivery,
+                other_tunnel: true,
+                reused: true,
+                ..refused()
+            };
+            assert_eq!(
+                Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed),
+                Next::GiveUp
+            );
         }
     }
 
     #[test]
     fn a_body_that_is_no_longer_here_cannot_be_repeated() {
-        let failed = Failed { body_kept: false, ..refused() };
-        assert_eq!(Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed), Next::GiveUp);
+        let failed = Failed {
+            body_kept: false,
+            ..refused()
+        };
+        assert_eq!(
+            Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed),
+            Next::GiveUp
+        );
     }
 
     #[test]
@@ -193,27 +241,65 @@ mod tests {
         };
         let mut tries = Tries::begin(at(0), HOLD, WINDOW);
         assert_eq!(tries.after(at(0), failed), Next::AtOnce);
-        assert_eq!(tries.after(at(0), Failed { read_repeated: true, ..failed }), Next::GiveUp);
-        assert_eq!(tries.after(at(0), Failed { reused: false, ..failed }), Next::GiveUp);
+        assert_eq!(
+            tries.after(
+                at(0),
+                Failed {
+                    read_repeated: true,
+                    ..failed
+                }
+            ),
+            Next::GiveUp
+        );
+        assert_eq!(
+            tries.after(
+                at(0),
+                Failed {
+                    reused: false,
+                    ..failed
+                }
+            ),
+            Next::GiveUp
+        );
     }
 
     #[test]
     fn nothing_is_tried_after_the_first_window() {
         let mut tries = Tries::begin(at(0), Duration::from_secs(60), WINDOW);
-        assert_eq!(tries.after(at(30_000), Failed { other_tunnel: true, ..refused() }), Next::GiveUp);
+        assert_eq!(
+            tries.after(
+                at(30_000),
+                Failed {
+                    other_tunnel: true,
+                    ..refused()
+                }
+            ),
+            Next::GiveUp
+        );
     }
 
     #[test]
     fn a_fault_that_does_not_pass_is_told_at_once() {
-        let failed = Failed { reason: Reason::TlsFailed, ..refused() };
-        assert_eq!(Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed), Next::GiveUp);
+        let failed = Failed {
+            reason: Reason::TlsFailed,
+            ..refused()
+        };
+        assert_eq!(
+            Tries::begin(at(0), HOLD, WINDOW).after(at(0), failed),
+            Next::GiveUp
+        );
     }
 
     #[test]
     fn agents_that_all_refuse_do_not_make_a_loop() {
         let mut tries = Tries::begin(at(0), HOLD, WINDOW);
-        let failed = Failed { other_tunnel: true, ..refused() };
-        let at_once = (0..100).take_while(|_| tries.after(at(0), failed) == Next::AtOnce).count();
+        let failed = Failed {
+            other_tunnel: true,
+            ..refused()
+        };
+        let at_once = (0..100)
+            .take_while(|_| tries.after(at(0), failed) == Next::AtOnce)
+            .count();
         assert_eq!(at_once, AT_ONCE as usize);
     }
 }

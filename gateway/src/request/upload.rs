@@ -141,7 +141,9 @@ mod tests {
 
     impl ClientBody for Body {
         fn poll_part(&mut self, _: &mut Context<'_>) -> Poll<Result<BodyPart, ClientFault>> {
-            self.0.pop_front().map_or(Poll::Pending, |part| Poll::Ready(Ok(part)))
+            self.0
+                .pop_front()
+                .map_or(Poll::Pending, |part| Poll::Ready(Ok(part)))
         }
 
         fn poll_left(&mut self, _: &mut Context<'_>) -> Poll<()> {
@@ -162,7 +164,9 @@ mod tests {
         let mut text = String::new();
         loop {
             match upload.poll_part(body, &mut cx) {
-                Poll::Ready(Ok(BodyPart::Data(bytes))) => text.push_str(&String::from_utf8_lossy(&bytes)),
+                Poll::Ready(Ok(BodyPart::Data(bytes))) => {
+                    text.push_str(&String::from_utf8_lossy(&bytes))
+                }
                 Poll::Ready(Ok(_)) => return text + "$",
                 Poll::Ready(Err(fault)) => return format!("{text}{fault:?}"),
                 Poll::Pending => return text + "…",

@@ -45,7 +45,12 @@ impl Windows {
     #[must_use]
     pub fn open(lengths: Lengths, now: Moment) -> Self {
         let running = Some((WindowKind::FirstFrame, lengths.first_frame));
-        Self { lengths, running, since: now, paused: None }
+        Self {
+            lengths,
+            running,
+            since: now,
+            paused: None,
+        }
     }
 
     /// The app made progress.

@@ -64,7 +64,10 @@ impl Enroll {
         shutdown: Signal,
     ) {
         let mut buffer = BytesMut::new();
-        let admitted = match self.shake(&mut carrier, &mut buffer, token, &shutdown).await {
+        let admitted = match self
+            .shake(&mut carrier, &mut buffer, token, &shutdown)
+            .await
+        {
             Ok(admitted) => admitted,
             Err(error) => {
                 self.metrics.handshake(handshake_result(&error));
@@ -90,10 +93,17 @@ impl Enroll {
         let tokens = self.tokens.load_full();
         let applicant = shake::receive(carrier, buffer, waiting, &*tokens, until).await?;
         if shutdown.is_draining() {
-            let draining = Refuse::of(RefuseCode::Draining, "this gateway is draining; dial another one");
+            let draining = Refuse::of(
+                RefuseCode::Draining,
+                "this gateway is draining; dial another one",
+            );
             return Err(shake::refuse(carrier, draining, until).await);
         }
-        let ticket = ResumeTicket { tunnel: rand::random(), secret: rand::random(), epoch: 1 };
+        let ticket = ResumeTicket {
+            tunnel: rand::random(),
+            secret: rand::random(),
+            epoch: 1,
+        };
         shake::admit(carrier, applicant, &self.terms, ticket, until).await
     }
 
@@ -106,8 +116,14 @@ impl Enroll {
         shutdown: Signal,
     ) -> CloseReason {
         let kind = carrier.kind();
-        let (tunnel, driver) =
-            Tunnel::new(Side::Gateway, self.settings, admitted.limits, carrier, leftover, self.clock.moments());
+        let (tunnel, driver) = Tunnel::new(
+            Side::Gateway,
+            self.settings,
+            admitted.limits,
+            carrier,
+            leftover,
+            self.clock.moments(),
+        );
         let new = NewTunnel {
             id: format!("{:032x}", admitted.ticket.tunnel).into(),
             identity: admitted.identity,
@@ -120,7 +136,11 @@ impl Enroll {
         };
         let (live, replaced) = self.tunnels.add(new, &admitted.apps);
         for old in replaced {
-            tracing::info!(agent = &*old.agent, tunnel = &*old.id, "replaced by a newer instance");
+            tracing::info!(
+                agent = &*old.agent,
+                tunnel = &*old.id,
+                "replaced by a newer instance"
+            );
             old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
         }
         (self.on_offer)(&admitted.apps);
@@ -142,6 +162,7 @@ impl Enroll {
     async fn attend(&self, live: &Arc<LiveTunnel>, mut shutdown: Signal) -> CloseReason {
         let mut reap = tokio::time::interval(REAP_EVERY);
         let (mut told, mut closed) = (false, false);
+        let mut end = shutdown.clone();
         loop {
             tokio::select! {
                 biased;
@@ -149,7 +170,7 @@ impl Enroll {
                     told = true;
                     live.tunnel.drain(GoAwayReason::Draining, FINISH_WITHIN);
                 }
-                () = shutdown.forced(), if !closed => {
+                () = end.forced(), if !closed => {
                     closed = true;
                     live.tunnel.close();
                 }
@@ -168,8 +189,14 @@ impl Enroll {
 
     fn take_apps(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {
         if let Err(refuse) = check_apps(apps, &live.scope) {
-            tracing::warn!(agent = &*live.agent, tunnel = &*live.id, reason = refuse.text, "agent offers what it may not");
-            live.tunnel.drain(GoAwayReason::ProtocolError, Duration::ZERO);
+            tracing::warn!(
+                agent = &*live.agent,
+                tunnel = &*live.id,
+                reason = refuse.text,
+                "agent offers what it may not"
+            );
+            live.tunnel
+                .drain(GoAwayReason::ProtocolError, Duration::ZERO);
             live.tunnel.close();
             return;
         }

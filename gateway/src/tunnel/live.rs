@@ -90,7 +90,10 @@ pub struct Place {
 impl Place {
     fn new(offer: &Offer<LiveTunnel>) -> Self {
         offer.tunnel.in_flight.fetch_add(1, Ordering::Relaxed);
-        Self { tunnel: Arc::clone(&offer.tunnel), upstream_host: Arc::clone(&offer.upstream_host) }
+        Self {
+            tunnel: Arc::clone(&offer.tunnel),
+            upstream_host: Arc::clone(&offer.upstream_host),
+        }
     }
 }
 
@@ -156,7 +159,11 @@ impl Tunnels {
 
     /// Adds a tunnel that offers `apps`. Tunnels of the same identity with another instance are
     /// retired: a newer start of an agent takes over. Answers the tunnel and those it replaced.
-    pub fn add(&self, new: NewTunnel, apps: &[AppOffer]) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
+    pub fn add(
+        &self,
+        new: NewTunnel,
+        apps: &[AppOffer],
+    ) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
         let number = TunnelNumber(self.next.fetch_add(1, Ordering::Relaxed));
         let live = Arc::new(LiveTunnel {
             number,

@@ -35,7 +35,10 @@ impl Pool {
     /// An empty pool.
     #[must_use]
     pub fn new(limits: PoolLimits) -> Self {
-        Self { limits, idle: Mutex::default() }
+        Self {
+            limits,
+            idle: Mutex::default(),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Vec<Idle>>> {
@@ -88,7 +91,9 @@ impl Pool {
         for list in self.lock().values_mut() {
             let keep = list
                 .iter()
-                .position(|i| !all && now.since(i.since) <= self.limits.idle && is_usable(&i.stream))
+                .position(|i| {
+                    !all && now.since(i.since) <= self.limits.idle && is_usable(&i.stream)
+                })
                 .unwrap_or(list.len());
             old.extend(list.drain(..keep));
         }

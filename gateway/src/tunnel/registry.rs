@@ -39,7 +39,11 @@ pub struct Offer<T> {
 
 impl<T> Clone for Offer<T> {
     fn clone(&self) -> Self {
-        Self { upstream_host: Arc::clone(&self.upstream_host), tunnel: Arc::clone(&self.tunnel), ..*self }
+        Self {
+            upstream_host: Arc::clone(&self.upstream_host),
+            tunnel: Arc::clone(&self.tunnel),
+            ..*self
+        }
     }
 }
 
@@ -52,7 +56,10 @@ pub struct Registry<T> {
 
 impl<T> Default for Registry<T> {
     fn default() -> Self {
-        Self { tunnels: BTreeMap::new(), offers: BTreeMap::new() }
+        Self {
+            tunnels: BTreeMap::new(),
+            offers: BTreeMap::new(),
+        }
     }
 }
 
@@ -65,7 +72,9 @@ impl<T> Registry<T> {
 
     /// Every tunnel, oldest first.
     pub fn tunnels(&self) -> impl Iterator<Item = (TunnelNumber, &Arc<T>)> {
-        self.tunnels.iter().map(|(number, tunnel)| (*number, tunnel))
+        self.tunnels
+            .iter()
+            .map(|(number, tunnel)| (*number, tunnel))
     }
 
     /// Every app that is offered, by name.
@@ -75,7 +84,12 @@ impl<T> Registry<T> {
 
     /// The snapshot with `tunnel` offering exactly `offers` (name, offer), whatever it offered before.
     #[must_use]
-    pub fn with(&self, number: TunnelNumber, tunnel: &Arc<T>, offers: Vec<(Arc<str>, Offer<T>)>) -> Self {
+    pub fn with(
+        &self,
+        number: TunnelNumber,
+        tunnel: &Arc<T>,
+        offers: Vec<(Arc<str>, Offer<T>)>,
+    ) -> Self {
         let mut next = self.without(number);
         next.tunnels.insert(number, Arc::clone(tunnel));
         for (app, offer) in offers {
@@ -99,7 +113,11 @@ impl<T> Registry<T> {
                 offers.insert(Arc::clone(app), Arc::clone(list));
                 continue;
             }
-            let kept: Vec<Offer<T>> = list.iter().filter(|offer| offer.number != number).cloned().collect();
+            let kept: Vec<Offer<T>> = list
+                .iter()
+                .filter(|offer| offer.number != number)
+                .cloned()
+                .collect();
             if !kept.is_empty() {
                 offers.insert(Arc::clone(app), kept.into());
             }
@@ -142,8 +160,17 @@ mod tests {
     fn a_new_list_replaces_the_old_one_of_the_same_tunnel() {
         let tunnel = Arc::new("t");
         let registry = Registry::default().with(TunnelNumber(1), &tunnel, vec![offer(1, &tunnel)]);
-        assert_eq!(registry.with(TunnelNumber(1), &tunnel, Vec::new()).offers("demo").len(), 0);
-        assert_eq!(numbers(&registry.with(TunnelNumber(1), &tunnel, vec![offer(1, &tunnel)])), [1]);
+        assert_eq!(
+            registry
+                .with(TunnelNumber(1), &tunnel, Vec::new())
+                .offers("demo")
+                .len(),
+            0
+        );
+        assert_eq!(
+            numbers(&registry.with(TunnelNumber(1), &tunnel, vec![offer(1, &tunnel)])),
+            [1]
+        );
     }
 
     #[test]

@@ -30,13 +30,22 @@ impl Tokens {
     pub fn new(agents: &[AgentEntry]) -> Self {
         let keys = agents.iter().flat_map(|agent| {
             agent.keys.iter().map(|key| {
-                let expires = key.expires.map(|second| UNIX_EPOCH + Duration::from_secs(second));
+                let expires = key
+                    .expires
+                    .map(|second| UNIX_EPOCH + Duration::from_secs(second));
                 let scope = Scope::new(agent.apps.clone());
-                let entry = Key { subject: agent.id.clone(), hash: key.hash.clone(), scope, expires };
+                let entry = Key {
+                    subject: agent.id.clone(),
+                    hash: key.hash.clone(),
+                    scope,
+                    expires,
+                };
                 (key.id.clone(), entry)
             })
         });
-        Self { keys: keys.collect() }
+        Self {
+            keys: keys.collect(),
+        }
     }
 
     fn verify_at(&self, token: &Token, now: SystemTime) -> Result<Grant, Denied> {
@@ -47,7 +56,10 @@ impl Tokens {
         if key.expires.is_some_and(|expires| expires <= now) {
             return Err(Denied::Expired);
         }
-        Ok(Grant { subject: key.subject.clone(), scope: key.scope.clone() })
+        Ok(Grant {
+            subject: key.subject.clone(),
+            scope: key.scope.clone(),
+        })
     }
 }
 
@@ -67,7 +79,11 @@ mod tests {
     fn tokens(token: &Token, expires: Option<u64>) -> Tokens {
         Tokens::new(&[AgentEntry {
             id: "edge-1".into(),
-            keys: vec![AgentKey { id: token.key_id().into(), hash: token.hash(), expires }],
+            keys: vec![AgentKey {
+                id: token.key_id().into(),
+                hash: token.hash(),
+                expires,
+            }],
             apps: vec![AppPattern::parse("shop-*").unwrap()],
         }])
     }
@@ -82,11 +98,20 @@ mod tests {
 
     #[test]
     fn a_wrong_secret_and_an_unknown_key_are_not_told_apart() {
-        let (token, other) = (Token::generate("k1", &[7; 32]).unwrap(), Token::generate("k1", &[8; 32]).unwrap());
+        let (token, other) = (
+            Token::generate("k1", &[7; 32]).unwrap(),
+            Token::generate("k1", &[8; 32]).unwrap(),
+        );
         let unknown = Token::generate("k2", &[7; 32]).unwrap();
         let tokens = tokens(&token, Some(0));
-        assert_eq!(tokens.verify_at(&other, UNIX_EPOCH).unwrap_err(), Denied::Unknown);
-        assert_eq!(tokens.verify_at(&unknown, UNIX_EPOCH).unwrap_err(), Denied::Unknown);
+        assert_eq!(
+            tokens.verify_at(&other, UNIX_EPOCH).unwrap_err(),
+            Denied::Unknown
+        );
+        assert_eq!(
+            tokens.verify_at(&unknown, UNIX_EPOCH).unwrap_err(),
+            Denied::Unknown
+        );
     }
 
     #[test]

@@ -16,10 +16,10 @@ use bytes::{Bytes, BytesMut};
 use http::{Method, header};
 
 use super::{AnswerLength, AppEvent, AppFault, AppHead, AppSide, Offsets, RequestHead};
+use crate::h1::HeadScan;
 use crate::h1::decode::{BodyDecoder, Decoded};
-use crate::h1::head::{HeadLimits, ResponseFraming, ResponseHead, response_head};
-use crate::h1::scan::HeadScan;
 use crate::h1::encode;
+use crate::h1::head::{HeadLimits, ResponseFraming, ResponseHead, response_head};
 use crate::request::front::{BodyLength, BodyPart};
 
 /// Bytes taken from the stream at once.
@@ -56,10 +56,22 @@ pub struct Http1Exchange {
 impl Http1Exchange {
     /// Begins an exchange: BEGIN and the head are queued in one step. `remaining`: time left for
     /// its first byte to reach the app.
-    pub fn begin(stream: TunnelStream, head: &RequestHead, request: u128, remaining: Duration) -> Self {
+    pub fn begin(
+        stream: TunnelStream,
+        head: &RequestHead,
+        request: u128,
+        remaining: Duration,
+    ) -> Self {
         let view = stream.control().view();
-        debug_assert_eq!(view.received, view.taken, "an exchange begins on a connection that was read out");
-        let start = stream.control().begin(Begin { request, remaining, expect_read: Some(view.received) });
+        debug_assert_eq!(
+            view.received, view.taken,
+            "an exchange begins on a connection that was read out"
+        );
+        let start = stream.control().begin(Begin {
+            request,
+            remaining,
+            expect_read: Some(view.received),
+        });
         let mut bytes = BytesMut::with_capacity(1024);
         write_head(&mut bytes, head);
         let head_len = bytes.len() as u64;
@@ -77,7 +89,8 @@ impl Http1Exchange {
             received_before: view.received,
             start,
             head_len,
-            sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0)) && head.upgrade.is_none(),
+            sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0))
+                && head.upgrade.is_none(),
         }
     }
 
@@ -145,9 +158,10 @@ impl Http1Exchange {
                 Poll::Ready(Ok(true))
             }
             Ok(None) => Poll::Ready(Ok(false)),
-            Err(StreamEnded(Ended::Final { cause: FinalCause::AppClosed, .. })) if self.has_answer() => {
-                Poll::Ready(Ok(false))
-            }
+            Err(StreamEnded(Ended::Final {
+                cause: FinalCause::AppClosed,
+                ..
+            })) if self.has_answer() => Poll::Ready(Ok(false)),
             Err(StreamEnded(ended)) => Poll::Ready(Err(AppFault::Ended(ended))),
         }
     }
@@ -158,7 +172,8 @@ impl Http1Exchange {
 
     fn take_head(&mut self, len: usize) -> Result<AppEvent, AppFault> {
         let bytes = self.inbox.split_to(len).freeze();
-        let head = response_head(bytes, &HeadLimits::APP, &self.method).map_err(|_| AppFault::BadHttp("bad_head"))?;
+        let head = response_head(bytes, &HeadLimits::APP, &self.method)
+            .map_err(|_| AppFault::BadHttp("bad_head"))?;
         if head.is_informational {
             self.informational += 1;
             if self.informational > MAX_INFORMATIONAL {
@@ -180,10 +195,21 @@ impl Http1Exchange {
             ResponseFraming::Length(n) => AnswerLength::Exact(n),
             ResponseFraming::Chunked | ResponseFraming::UntilClose => AnswerLength::Streamed,
         };
-        self.reading = if pipe { Reading::Pipe } else { Reading::Body(BodyDecoder::response(head.framing)) };
+        self.reading = if pipe {
+            Reading::Pipe
+        } else {
+            Reading::Body(BodyDecoder::response(head.framing))
+        };
         self.refuse_surplus()?;
-        let (status, reason, headers, upgrade) = (head.status, head.reason, head.headers, head.upgrade);
-        Ok(AppEvent::Head(AppHead { status, reason, headers, length, upgrade }))
+        let (status, reason, headers, upgrade) =
+            (head.status, head.reason, head.headers, head.upgrade);
+        Ok(AppEvent::Head(AppHead {
+            status,
+            reason,
+            headers,
+            length,
+            upgrade,
+        }))
     }
 
     /// Bytes behind a complete answer belong to nobody.
@@ -207,15 +233,21 @@ impl Http1Exchange {
             }
             if !ready!(self.poll_more(cx))? {
                 let ended = self.stream.control().view().ended;
-                return Poll::Ready(Err(ended.map_or(AppFault::BadHttp("half a head"), AppFault::Ended)));
+                return Poll::Ready(Err(
+                    ended.map_or(AppFault::BadHttp("half a head"), AppFault::Ended)
+                ));
             }
         }
     }
 
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>> {
         loop {
-            let Reading::Body(decoder) = &mut self.reading else { return Poll::Ready(Ok(AppEvent::End)) };
-            let decoded = decoder.decode(&mut self.inbox).map_err(|error| AppFault::BadHttp(error.as_str()))?;
+            let Reading::Body(decoder) = &mut self.reading else {
+                return Poll::Ready(Ok(AppEvent::End));
+            };
+            let decoded = decoder
+                .decode(&mut self.inbox)
+                .map_err(|error| AppFault::BadHttp(error.as_str()))?;
             let event = match decoded {
                 Some(Decoded::Data(bytes)) => Some(AppEvent::Data(bytes)),
                 Some(Decoded::Trailers(trailers)) => Some(AppEvent::Trailers(trailers)),
@@ -236,7 +268,9 @@ impl Http1Exchange {
     }
 
     fn app_end(&mut self) -> Result<AppEvent, AppFault> {
-        let Reading::Body(decoder) = &mut self.reading else { return Ok(AppEvent::End) };
+        let Reading::Body(decoder) = &mut self.reading else {
+            return Ok(AppEvent::End);
+        };
         let ended = decoder.decode_eof();
         self.keep_alive = false;
         if ended.is_err() {
@@ -254,7 +288,11 @@ impl Http1Exchange {
         }
         match ready!(self.stream.poll_read(cx, READ)) {
             Ok(Some(bytes)) => Poll::Ready(Ok(AppEvent::Data(bytes))),
-            Ok(None) | Err(StreamEnded(Ended::Final { cause: FinalCause::AppClosed, .. })) => {
+            Ok(None)
+            | Err(StreamEnded(Ended::Final {
+                cause: FinalCause::AppClosed,
+                ..
+            })) => {
                 self.reading = Reading::Done;
                 Poll::Ready(Ok(AppEvent::End))
             }
@@ -285,7 +323,11 @@ impl AppSide for Http1Exchange {
             start: self.start,
             head: self.head_len,
             whole: handed_over.then(|| view.queued_to.saturating_sub(self.start)),
-            answer: if trusted { view.received.saturating_sub(self.received_before) } else { 0 },
+            answer: if trusted {
+                view.received.saturating_sub(self.received_before)
+            } else {
+                0
+            },
         }
     }
 
@@ -352,11 +394,17 @@ fn write_head(out: &mut BytesMut, head: &RequestHead) {
             headers.insert(header::CONTENT_LENGTH, n.into());
         }
         BodyLength::Streamed => {
-            headers.insert(header::TRANSFER_ENCODING, http::HeaderValue::from_static("chunked"));
+            headers.insert(
+                header::TRANSFER_ENCODING,
+                http::HeaderValue::from_static("chunked"),
+            );
         }
     }
     if head.expect_continue {
-        headers.insert(header::EXPECT, http::HeaderValue::from_static("100-continue"));
+        headers.insert(
+            header::EXPECT,
+            http::HeaderValue::from_static("100-continue"),
+        );
     }
     if head.te_trailers {
         headers.insert(header::TE, http::HeaderValue::from_static("trailers"));
@@ -367,7 +415,10 @@ fn write_head(out: &mut BytesMut, head: &RequestHead) {
         (None, false) => None,
     };
     if let Some(connection) = connection {
-        headers.insert(header::CONNECTION, http::HeaderValue::from_static(connection));
+        headers.insert(
+            header::CONNECTION,
+            http::HeaderValue::from_static(connection),
+        );
     }
     if let Some(upgrade) = &head.upgrade {
         headers.insert(header::UPGRADE, upgrade.clone());
