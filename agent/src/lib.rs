@@ -12,6 +12,8 @@
 //! | [`serve`] | one task per stream: copy, count, conclude |
 //! | [`app`] | connections to the app, its health, its process |
 //! | [`telemetry`] | log, health endpoint |
+//! | [`control`], [`signals`] | how it is told to stop |
+//! | [`wiring`] | puts it all together and runs it |
 
 #![forbid(unsafe_code)]
 
@@ -19,5 +21,10 @@ pub mod app;
 pub mod carrier;
 pub mod cli;
 pub mod config;
+pub mod control;
+pub mod error;
 pub mod serve;
 pub mod session;
+pub mod signals;
+pub mod telemetry;
+pub mod wiring;

@@ -13,6 +13,7 @@ pub mod cert;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dev;
 pub mod error;
 pub mod h1;
 pub mod ledger;

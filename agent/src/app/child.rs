@@ -91,7 +91,7 @@ impl AppProcess {
             ChildSignal::User2 => Signal::USR2,
         };
         if let Err(error) = kill_process_group(self.group, signal) {
-            tracing::debug!(%error, ?signal, "app process is gone");
+            tracing::debug!(%error, "app process is gone");
         }
     }
 
@@ -114,7 +114,10 @@ impl AppProcess {
         let status = match timeout(grace, self.ended()).await {
             Ok(status) => status?,
             Err(_) => {
-                tracing::warn!(?grace, "app process did not end when asked, killing it");
+                tracing::warn!(
+                    seconds = grace.as_secs_f64(),
+                    "app process did not end when asked, killing it"
+                );
                 self.signal(ChildSignal::Kill);
                 self.ended().await?
             }

@@ -10,12 +10,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::io::socket::tune_app;
+use bridgehead_protocol::io::tls::TlsError;
 use bridgehead_protocol::wire::RefusedReason;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 #[cfg(unix)]
 use tokio::net::UnixStream;
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -26,8 +28,9 @@ use super::tls::AppTrust;
 /// Longest time one connection to an app may take, name and TLS included.
 pub const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Send buffer of an app's socket, bytes: small, so that *written* stays close to *taken*.
-const SEND_BUFFER: u32 = 128 * 1024;
+/// Send buffer of an app's Unix socket, bytes, as `tune_app` sets it for TCP.
+#[cfg(unix)]
+const SEND_BUFFER: usize = 128 * 1024;
 
 /// Pause between tries while a Unix socket's backlog is full (the kernel answers at once there).
 #[cfg(unix)]
@@ -179,7 +182,7 @@ impl Dialer {
     ///
     /// # Errors
     /// If the roots to trust cannot be read.
-    pub fn build(target: Target, trust: &AppTrust) -> Result<Self, rustls::Error> {
+    pub fn build(target: Target, trust: &AppTrust) -> Result<Self, TlsError> {
         let tls = match target.place {
             Place::Tcp { tls: Tls::Yes, .. } => Some(super::tls::connector(trust)?),
             Place::Tcp { tls: Tls::No, .. } => None,
@@ -313,13 +316,8 @@ async fn resolve(host: &Host, port: u16) -> Result<Vec<SocketAddr>, ConnectError
 }
 
 async fn connect_address(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_send_buffer_size(SEND_BUFFER)?;
-    let stream = socket.connect(address).await?;
-    stream.set_nodelay(true)?;
+    let stream = TcpStream::connect(address).await?;
+    tune_app(&stream)?;
     Ok(stream)
 }
 
@@ -330,7 +328,7 @@ async fn connect_unix(path: &std::path::Path) -> Result<UnixStream, ConnectError
         match UnixStream::connect(path).await {
             Ok(stream) => {
                 if let Err(error) =
-                    socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER as usize)
+                    socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER)
                 {
                     tracing::debug!(%error, "app socket keeps its send buffer");
                 }

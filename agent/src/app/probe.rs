@@ -23,7 +23,7 @@ async fn watch_one(table: &AppTable, app: &App) {
         let next = app.next_probe();
         let due = async {
             match next {
-                Some(moment) => sleep_until(table.instant(moment)).await,
+                Some(moment) => sleep_until(table.clock().instant(moment)).await,
                 None => std::future::pending().await,
             }
         };

@@ -5,6 +5,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use bridgehead_protocol::io::clock::Clock;
+use bridgehead_protocol::io::tls::TlsError;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{AppHealth, AppKind, AppOffer, RefusedReason};
 use tokio::sync::watch;
@@ -84,8 +86,7 @@ impl App {
 #[derive(Debug)]
 pub struct AppTable {
     apps: Vec<App>,
-    /// Beginning of the table's [`Moment`]s.
-    epoch: Instant,
+    clock: Clock,
     revision: watch::Sender<u64>,
 }
 
@@ -94,7 +95,7 @@ impl AppTable {
     ///
     /// # Errors
     /// If TLS towards an app cannot be set up.
-    pub fn build(specs: &[AppSpec], start: AppHealth) -> Result<Self, rustls::Error> {
+    pub fn build(specs: &[AppSpec], start: AppHealth) -> Result<Self, TlsError> {
         let apps = specs.iter().map(|spec| {
             let distance = if spec.target.is_local() {
                 Distance::Local
@@ -109,8 +110,8 @@ impl AppTable {
             })
         });
         Ok(Self {
-            apps: apps.collect::<Result<_, rustls::Error>>()?,
-            epoch: Instant::now(),
+            apps: apps.collect::<Result<_, TlsError>>()?,
+            clock: Clock::start(),
             revision: watch::Sender::new(1),
         })
     }
@@ -168,7 +169,7 @@ impl AppTable {
         deadline: Instant,
     ) -> Result<AppSocket, ConnectError> {
         let done = app.dialer.connect(deadline).await;
-        let now = self.now();
+        let now = self.clock.now();
         let change = app.with_health(|health| match &done {
             Ok(_) => health.connected(now),
             Err(error) => health.failed(now, error.reason),
@@ -180,28 +181,23 @@ impl AppTable {
         done
     }
 
-    /// The moment at which the table's own clock stands.
-    pub(super) fn now(&self) -> Moment {
-        Moment::ZERO + self.epoch.elapsed()
-    }
-
-    /// The clock's value for a moment of the table.
-    pub(super) fn instant(&self, moment: Moment) -> Instant {
-        self.epoch + moment.since(Moment::ZERO)
+    /// The table's clock: its values are comparable with [`App::next_probe`].
+    pub(super) fn clock(&self) -> Clock {
+        self.clock
     }
 }
 
 fn log(app: &App, change: Change, now: Moment, error: Option<&ConnectError>) {
-    let (name, target) = (&app.spec.name, &app.spec.target);
+    let (name, addr) = (&app.spec.name, &app.spec.target);
     match change {
-        Change::Ready(None) => tracing::info!(app = %name, %target, "app answers"),
+        Change::Ready(None) => tracing::info!(app = %name, %addr, "app answers"),
         Change::Ready(Some(run)) => {
-            let away = now.since(run.since);
-            tracing::info!(app = %name, %target, refused = run.count, ?away, "app answers again");
+            let seconds = now.since(run.since).as_secs_f64();
+            tracing::info!(app = %name, %addr, count = run.count, seconds, "app answers after refusals");
         }
         Change::Failing(_) => {
             let error = error.map(ToString::to_string);
-            tracing::warn!(app = %name, %target, error, "app does not answer");
+            tracing::warn!(app = %name, %addr, error, "app does not answer");
         }
     }
 }

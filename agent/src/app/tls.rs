@@ -5,13 +5,14 @@
 
 use std::sync::Arc;
 
+use bridgehead_protocol::io::tls::{ALPN_HTTP1, TlsError, Trust, client_config, provider};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{DigitallySignedStruct, SignatureScheme};
 use tokio_rustls::TlsConnector;
 
-use crate::carrier::tls::{Roots, provider, verified_by};
+use crate::carrier::tls::Roots;
 
 /// What is trusted when the app shows its certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,20 +30,15 @@ pub enum AppTrust {
 ///
 /// # Errors
 /// If the system's roots cannot be read or a given root is no certificate.
-pub(super) fn connector(trust: &AppTrust) -> Result<TlsConnector, rustls::Error> {
-    let mut config = match trust {
-        AppTrust::System => verified_by(&Roots::System)?,
-        AppTrust::Roots(roots) => verified_by(&Roots::Only(roots.clone()))?,
-        AppTrust::Anything => ClientConfig::builder_with_provider(provider())
-            .with_safe_default_protocol_versions()?
-            .dangerous()
-            .with_custom_certificate_verifier(Arc::new(Unverified {
-                provider: provider(),
-            }))
-            .with_no_client_auth(),
+pub(super) fn connector(trust: &AppTrust) -> Result<TlsConnector, TlsError> {
+    let trust = match trust {
+        AppTrust::System => Roots::System.trust()?,
+        AppTrust::Roots(roots) => Trust::Roots(roots.clone()),
+        AppTrust::Anything => Trust::Verifier(Arc::new(Unverified {
+            provider: provider(),
+        })),
     };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(TlsConnector::from(Arc::new(config)))
+    Ok(Arc::new(client_config(&trust, &[ALPN_HTTP1])?).into())
 }
 
 /// Takes any certificate; signatures of the handshake are still checked.

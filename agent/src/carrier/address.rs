@@ -7,10 +7,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use bridgehead_protocol::io::carrier::upgrade::PATH;
 use http::Uri;
-
-/// Path of the tunnel's WebSocket on the gateway's own hosts.
-pub const WEBSOCKET_PATH: &str = "/.well-known/bridgehead/tunnel";
 
 /// Port of the gateway's tunnel listener.
 const TUNNEL_PORT: u16 = 7000;
@@ -127,7 +125,7 @@ impl GatewayAddress {
             .path_and_query()
             .map_or("/", http::uri::PathAndQuery::as_str);
         let path = match (scheme.is_websocket(), given) {
-            (true, "/" | "") => WEBSOCKET_PATH.to_owned(),
+            (true, "/" | "") => PATH.to_owned(),
             (true, given) => given.to_owned(),
             (false, "/" | "") => String::new(),
             (false, _) => return Err(format!("`{text}`: only ws:// and wss:// have a path")),
@@ -155,6 +153,20 @@ impl GatewayAddress {
         }
     }
 
+    /// The Host header of a request to it: without the scheme's usual port, as every client writes it.
+    #[must_use]
+    pub fn host_header(&self) -> String {
+        let authority = self.authority();
+        let port = format!(":{}", self.scheme.default_port());
+        if self.port != self.scheme.default_port() {
+            return authority;
+        }
+        authority
+            .strip_suffix(&port)
+            .unwrap_or(&authority)
+            .to_owned()
+    }
+
     /// `host:port`, with brackets around an IPv6 address.
     #[must_use]
     pub fn authority(&self) -> String {
@@ -171,7 +183,7 @@ impl fmt::Display for GatewayAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A query may hold a secret of a proxy in between.
         let path = self.path.split('?').next().unwrap_or_default();
-        let path = if path == WEBSOCKET_PATH { "" } else { path };
+        let path = if path == PATH { "" } else { path };
         write!(f, "{}://{}{path}", self.scheme.as_str(), self.authority())
     }
 }
@@ -201,7 +213,20 @@ mod tests {
         assert_eq!(shown("ws://gw"), "ws://gw:80");
         assert_eq!(shown("tcp://[2001:db8::1]"), "tcp://[2001:db8::1]:7000");
         let websocket = GatewayAddress::parse("wss://gw", Plain::LoopbackOnly).expect("wss");
-        assert_eq!(websocket.path, WEBSOCKET_PATH);
+        assert_eq!(websocket.path, PATH);
+    }
+
+    #[test]
+    fn the_usual_port_is_left_out_of_the_host_header() {
+        for (text, host) in [
+            ("wss://gw.example.com", "gw.example.com"),
+            ("wss://gw.example.com:8443", "gw.example.com:8443"),
+            ("ws://[::1]", "[::1]"),
+            ("ws://gw:8080", "gw:8080"),
+        ] {
+            let gateway = GatewayAddress::parse(text, Plain::Anywhere).expect(text);
+            assert_eq!(gateway.host_header(), host);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! | [`options`] | the checked result |
 //! | [`raw`] | the TOML file as written, unknown keys refused |
 //! | [`parse`] | flags over file, into the checked result |
-//! | [`secret`] | the token |
+//! | [`secret`] | where the token comes from |
 //! | [`units`] | durations |
 //!
 //! Reads files (configuration, token, CA); opens no connection.
@@ -20,9 +20,10 @@ pub mod secret;
 pub mod units;
 
 pub use options::RunOptions;
-pub use secret::{Token, TokenSource};
+pub use secret::TokenSource;
 
-use crate::carrier::tls::CaError;
+use bridgehead_protocol::handshake::TokenError;
+use bridgehead_protocol::io::tls::TlsError;
 
 /// What is wrong with what the agent was told. All are the operator's to mend; the agent ends with code 2.
 #[derive(Debug, thiserror::Error)]
@@ -62,10 +63,8 @@ pub enum ConfigError {
         how: &'static str,
     },
     /// A text that is no token.
-    #[error(
-        "the token is not of the shape bh_<key id>_<43 characters>; `bh-gateway token new` makes one"
-    )]
-    TokenShape,
+    #[error("token: {0}; `bh-gateway token new` makes one")]
+    Token(#[from] TokenError),
     /// The token file cannot be used.
     #[error("token file {}: {what}", path.display())]
     TokenFile {
@@ -75,6 +74,6 @@ pub enum ConfigError {
         what: String,
     },
     /// A CA file cannot be used.
-    #[error(transparent)]
-    Ca(#[from] CaError),
+    #[error("CA file {0}")]
+    Ca(#[from] TlsError),
 }

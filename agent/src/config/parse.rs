@@ -9,13 +9,16 @@ use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use bridgehead_protocol::handshake::{Token, is_agent_id, is_app_name, is_host_header};
+use bridgehead_protocol::io::tls::read_certificates;
+
 use crate::app::Target;
 use crate::app::table::AppSpec;
 use crate::app::target::{Place, Tls};
 use crate::app::tls::AppTrust;
 use crate::carrier::address::{GatewayAddress, Plain};
 use crate::carrier::proxy::{Proxies, ProxyAddress};
-use crate::carrier::tls::{Roots, read_roots};
+use crate::carrier::tls::Roots;
 use crate::cli::{ConnectionArgs, LogFormat, RunArgs};
 
 use super::ConfigError;
@@ -23,14 +26,8 @@ use super::options::{
     DEFAULT_GRACE, DEFAULT_STREAMS, DEFAULT_TUNNELS, MOST_TUNNELS, RunOptions, random_agent_id,
 };
 use super::raw::{RawApp, RawConfig, read};
-use super::secret::{Token, TokenSource};
+use super::secret::TokenSource;
 use super::units::parse_duration;
-
-/// Longest app name, characters.
-const APP_NAME_LIMIT: usize = 40;
-
-/// Longest agent id, characters.
-const AGENT_ID_LIMIT: usize = 64;
 
 /// Longest grace: beyond it init systems have long since killed the process.
 const GRACE_LIMIT: Duration = Duration::from_secs(24 * 3600);
@@ -101,7 +98,7 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         apps: apps(&app, raw.app, &folder)?,
         tunnels: tunnels(serving.tunnels.or(raw.tunnels))?,
         roots: ca
-            .map(|path| read_roots(&path))
+            .map(|path| read_certificates(&path))
             .transpose()?
             .map_or(Roots::System, Roots::Only),
         proxies: proxies(connection.proxy.or(raw.proxy).as_deref(), environment)?,
@@ -154,13 +151,13 @@ fn token(
         &raw.token_file,
     ) {
         (Some(path), ..) => TokenSource::File(path.clone()),
-        (None, Some(text), ..) => TokenSource::Given(Token::parse(&text)?),
+        (None, Some(text), ..) => TokenSource::Given(Token::parse(text.trim())?),
         (None, None, Some(_), Some(_)) => {
             return Err(setting("token")(
                 "give either `token` or `token_file`, not both".to_owned(),
             ));
         }
-        (None, None, Some(text), None) => TokenSource::Given(Token::parse(text)?),
+        (None, None, Some(text), None) => TokenSource::Given(Token::parse(text.trim())?),
         (None, None, None, Some(path)) => TokenSource::File(folder.join(path)),
         (None, None, None, None) => {
             return Err(ConfigError::Missing {
@@ -191,10 +188,9 @@ fn agent_id(given: Option<String>) -> Result<String, ConfigError> {
     let Some(id) = given else {
         return Ok(random_agent_id());
     };
-    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    if id.is_empty() || id.len() > AGENT_ID_LIMIT || !id.chars().all(safe) {
+    if !is_agent_id(&id) {
         return Err(setting("--agent")(format!(
-            "`{id}` is not an id; use 1 to {AGENT_ID_LIMIT} letters, digits, `-`, `_`, `.`"
+            "`{id}` is not an id; use 1 to 64 letters, digits, `-`, `_`, `.`"
         )));
     }
     Ok(id)
@@ -236,10 +232,9 @@ fn apps(flags: &[String], file: Vec<RawApp>, folder: &Path) -> Result<Vec<AppSpe
 }
 
 fn app_name(name: &str) -> Result<String, ConfigError> {
-    let safe = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    if name.is_empty() || name.len() > APP_NAME_LIMIT || !name.chars().all(safe) {
+    if !is_app_name(name) {
         return Err(setting("--app")(format!(
-            "`{name}` is not an app name; use 1 to {APP_NAME_LIMIT} of a-z, 0-9 and `-`"
+            "`{name}` is not an app name; use 1 to 40 of a-z, 0-9 and `-`"
         )));
     }
     Ok(name.to_owned())
@@ -254,8 +249,7 @@ fn app_from_file(raw: RawApp, folder: &Path) -> Result<AppSpec, ConfigError> {
         )));
     }
     let host = raw.host.unwrap_or_default();
-    if host.len() > 255 || !host.chars().all(|c| c.is_ascii_graphic()) || host.contains(['/', '@'])
-    {
+    if !is_host_header(&host) {
         return Err(setting("app.host")(format!("`{host}` is not a host")));
     }
     let encrypted = matches!(target.place, Place::Tcp { tls: Tls::Yes, .. });
@@ -271,7 +265,7 @@ fn app_from_file(raw: RawApp, folder: &Path) -> Result<AppSpec, ConfigError> {
             ));
         }
         (Some(false), None) => AppTrust::Anything,
-        (_, Some(path)) => AppTrust::Roots(read_roots(&folder.join(path))?),
+        (_, Some(path)) => AppTrust::Roots(read_certificates(&folder.join(path))?),
         (_, None) => AppTrust::System,
     };
     Ok(AppSpec {

@@ -5,7 +5,7 @@ use clap::Parser;
 use super::*;
 use crate::cli::{Cli, Command};
 
-const TOKEN: &str = "bh_k1_0123456789012345678901234567890123456789abc";
+const TOKEN: &str = "bh_k1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
 
 fn args(line: &[&str]) -> RunArgs {
     let words = ["bh-agent", "run"].into_iter().chain(line.iter().copied());
@@ -118,7 +118,7 @@ fn a_token_file_beside_the_configuration_is_found() {
     })
     .expect("settings")
     .run;
-    assert_eq!(run.token.load().expect("token").expose(), TOKEN);
+    assert_eq!(run.token.load().expect("token").reveal(), TOKEN);
 }
 
 #[test]
@@ -184,8 +184,7 @@ fn each_mistake_is_told_with_its_flag_on_one_line() {
 fn a_missing_token_says_how_to_get_one() {
     let line = [GATEWAY[0], GATEWAY[1], "--app", "a=1"];
     let said = settings(args(&line), &|_| None)
-        .err()
-        .expect("no token")
+        .expect_err("no token")
         .to_string();
     assert!(said.contains("bh-gateway token new"), "{said}");
 }

@@ -14,8 +14,8 @@
 //!
 //! Pure: events and `now` in, actions out by [`Session::poll_action`]. Must not dial, sleep or log.
 //! Invariants: at most one dial, one handshake and one serving tunnel at a time; retired tunnels are the
-//! runner's; after `Ended` there is no further action; nothing but `Stop` and a permanent refusal of an
-//! agent that was never admitted leads there.
+//! runner's; after `Ended` there is no further action; nothing but `Stop`, or a permanent refusal or a
+//! mistake in the set-up of an agent that was never admitted, leads there.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -34,6 +34,15 @@ pub enum Standing {
     AdmittedBefore,
 }
 
+/// Whether dialling again can help.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The network's or the gateway's; it passes.
+    Passing,
+    /// A mistake in the set-up that a person must mend, such as a certificate of a stranger.
+    SetUp,
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -44,7 +53,7 @@ pub enum Event {
     /// The carrier stands.
     Dialled,
     /// It does not.
-    DialFailed,
+    DialFailed(Fault, Standing),
     /// The gateway let the agent in.
     Welcomed,
     /// The gateway did not.
@@ -87,6 +96,8 @@ pub enum Ending {
     Stopped,
     /// The gateway refuses this agent for good, and never admitted it before.
     Refused(Refuse),
+    /// The set-up cannot work, and never did: what the last dial said.
+    Unusable,
 }
 
 /// Private state; see the diagram.
@@ -145,7 +156,15 @@ impl Session {
                 self.state = State::Shaking;
                 self.actions.push_back(Action::Shake);
             }
-            (State::Dialling, Event::DialFailed) | (State::Shaking, Event::ShakeFailed) => {
+            (State::Dialling, Event::DialFailed(Fault::SetUp, Standing::NeverAdmitted)) => {
+                self.end(Ending::Unusable);
+            }
+            (State::Dialling, Event::DialFailed(Fault::SetUp, Standing::AdmittedBefore)) => {
+                let wait = self.backoff.after_permanent_refusal(Duration::ZERO);
+                self.wait(now, wait);
+            }
+            (State::Dialling, Event::DialFailed(Fault::Passing, _))
+            | (State::Shaking, Event::ShakeFailed) => {
                 let wait = self.backoff.after_failure();
                 self.wait(now, wait);
             }

@@ -5,6 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+const PASSING: Event = Event::DialFailed(Fault::Passing, Standing::NeverAdmitted);
+
 fn at(seconds: u64) -> Moment {
     Moment::ZERO + Duration::from_secs(seconds)
 }
@@ -55,7 +57,7 @@ fn wait_of(now: Moment, actions: &[Action]) -> Duration {
 #[test]
 fn a_failed_dial_and_a_failed_handshake_wait_and_dial_again() {
     let mut session = Session::new(1);
-    let done = feed(&mut session, at(0), [Event::Start, Event::DialFailed]);
+    let done = feed(&mut session, at(0), [Event::Start, PASSING]);
     assert!(
         matches!(done[..], [Action::Dial, Action::WaitUntil(_)]),
         "{done:?}"
@@ -111,6 +113,22 @@ fn a_permanent_refusal_ends_an_agent_that_was_never_admitted() {
 }
 
 #[test]
+fn a_mistake_in_the_set_up_ends_only_an_agent_that_was_never_admitted() {
+    let mistake = |standing| Event::DialFailed(Fault::SetUp, standing);
+    let mut session = Session::new(1);
+    let done = feed(
+        &mut session,
+        at(0),
+        [Event::Start, mistake(Standing::NeverAdmitted)],
+    );
+    assert_eq!(done, [Action::Dial, Action::End(Ending::Unusable)]);
+    let mut session = up();
+    feed(&mut session, at(5), [Event::Lost]);
+    let done = feed(&mut session, at(5), [mistake(Standing::AdmittedBefore)]);
+    assert!(wait_of(at(5), &done) >= CEILING);
+}
+
+#[test]
 fn a_permanent_refusal_of_an_admitted_agent_is_asked_again_slowly() {
     let mut session = up();
     feed(&mut session, at(5), [Event::Lost, Event::Dialled]);
@@ -147,7 +165,7 @@ fn a_stop_drains_a_tunnel_that_is_up_and_ends_anything_else_at_once() {
         &[],
         &[Event::Start],
         &[Event::Start, Event::Dialled],
-        &[Event::Start, Event::DialFailed],
+        &[Event::Start, PASSING],
     ];
     for start in starts {
         let mut session = Session::new(1);
@@ -182,7 +200,8 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Start),
         Just(Event::Timer),
         Just(Event::Dialled),
-        Just(Event::DialFailed),
+        Just(PASSING),
+        Just(Event::DialFailed(Fault::SetUp, Standing::AdmittedBefore)),
         Just(Event::Welcomed),
         (any::<bool>(), 0..60_u64)
             .prop_map(|(p, s)| Event::Refused(refuse(p, s), Standing::AdmittedBefore)),

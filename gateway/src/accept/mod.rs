@@ -6,6 +6,7 @@
 //! handed to [`Corridor::refuse`], so that every answer is made in one place.
 
 pub mod http1;
+pub mod http2;
 pub mod limits;
 #[cfg(test)]
 mod testing;

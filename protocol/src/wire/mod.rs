@@ -36,9 +36,13 @@ mod terminal;
 mod welcome;
 
 #[cfg(test)]
+mod arbitrary;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod properties;
+#[cfg(test)]
+mod tests;
 
 pub use apps::check_offers;
 pub use decode::{decode, whole_frames};

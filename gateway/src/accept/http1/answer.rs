@@ -124,6 +124,11 @@ impl<IO: Transport> Core<IO> {
             || status.is_informational();
         match head.body {
             AnswerBody::Tunnel => Framing::Tunnel,
+            AnswerBody::Exact(length) if self.bodiless => {
+                let value = HeaderValue::from(length);
+                head.headers.insert(header::CONTENT_LENGTH, value);
+                Framing::Empty
+            }
             _ if never_has_body => Framing::Empty,
             AnswerBody::Empty => {
                 let zero = HeaderValue::from_static("0");

@@ -121,3 +121,6 @@ impl AsyncWrite for Carrier {
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests;

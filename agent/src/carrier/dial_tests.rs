@@ -1,0 +1,1 @@
+//! Tests of dialling with real sockets.

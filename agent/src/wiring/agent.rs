@@ -1,0 +1,88 @@
+//! What all tunnels of one agent share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bridgehead_protocol::conn::Settings;
+use bridgehead_protocol::handshake::{Client, Introduction, Token};
+use bridgehead_protocol::io::clock::Clock;
+use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits};
+
+use crate::app::AppTable;
+use crate::carrier::dial::Dialer;
+use crate::config::RunOptions;
+use crate::error::AgentError;
+use crate::session::core::Standing;
+use crate::telemetry::Readiness;
+
+/// One agent.
+#[derive(Debug)]
+pub(super) struct Agent {
+    pub(super) options: RunOptions,
+    pub(super) apps: Arc<AppTable>,
+    pub(super) dialer: Dialer,
+    pub(super) readiness: Readiness,
+    pub(super) clock: Clock,
+    /// Random per start: how a gateway tells a newer instance from an older.
+    instance: u128,
+    admitted: AtomicBool,
+}
+
+impl Agent {
+    /// Prepares what needs no network, and finds out early what no gateway would accept.
+    pub(super) fn build(
+        options: RunOptions,
+        start: AppHealth,
+        readiness: Readiness,
+    ) -> Result<Self, AgentError> {
+        let agent = Self {
+            apps: Arc::new(AppTable::build(&options.apps, start)?),
+            dialer: Dialer::build(&options.gateways, &options.roots, options.proxies.clone())?,
+            readiness,
+            clock: Clock::start(),
+            instance: rand::random(),
+            admitted: AtomicBool::new(false),
+            options,
+        };
+        Client::new(agent.introduction(None, agent.apps.offers()))?;
+        Ok(agent)
+    }
+
+    /// What the agent says of itself; without a token if the carrier brought it.
+    pub(super) fn introduction(&self, token: Option<Token>, apps: Vec<AppOffer>) -> Introduction {
+        let settings = self.settings();
+        Introduction {
+            agent: self.options.agent.clone(),
+            instance: self.instance,
+            token,
+            features: Vec::new(),
+            apps,
+            limits: PeerLimits {
+                max_streams: settings.max_streams,
+                initial_credit: settings.initial_window,
+                linger: settings.linger,
+            },
+            resume: None,
+        }
+    }
+
+    /// Numbers of a tunnel before the gateway has said its own.
+    pub(super) fn settings(&self) -> Settings {
+        Settings {
+            max_streams: self.options.max_streams,
+            ..Settings::default()
+        }
+    }
+
+    /// Whether any tunnel of this agent was ever let in.
+    pub(super) fn standing(&self) -> Standing {
+        match self.admitted.load(Ordering::Relaxed) {
+            true => Standing::AdmittedBefore,
+            false => Standing::NeverAdmitted,
+        }
+    }
+
+    pub(super) fn was_admitted(&self) {
+        self.admitted.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,372 @@
+//! Runs one slot for a tunnel: does what `session::core` says and tells it what came of it.
+//!
+//! Decides nothing about when to dial, drain or give up; that is the core's. Owns the tasks of its tunnels,
+//! the retired ones included.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bridgehead_protocol::handshake::{Client, ClientError};
+use bridgehead_protocol::io::carrier::Carrier;
+use bridgehead_protocol::io::shake::{self, ShakeError};
+use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
+use bridgehead_protocol::wire::GoAwayReason;
+use bytes::BytesMut;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::carrier::address::GatewayAddress;
+use crate::carrier::dial::DialError;
+use crate::control::{Stop, StopSignal};
+use crate::error::{AgentError, one_line};
+use crate::session::core::{Action, Ending, Event, Fault, Session};
+use crate::telemetry::Up;
+
+use super::agent::Agent;
+use super::tunnel::{self, Admitted};
+
+/// Longest time for name, connection, TLS and upgrade of one dial.
+const DIAL_LIMIT: Duration = Duration::from_secs(10);
+
+/// Time for the gateway to close a drained tunnel by itself. If the agent closed first, an OPEN on its way
+/// could meet a dead socket, whose reset would destroy the GOAWAY that proves it was not started.
+const GATEWAY_CLOSES: Duration = Duration::from_secs(1);
+
+/// Slack beyond the deadline of a gateway that drains a tunnel.
+const RETIRED_SLACK: Duration = Duration::from_secs(5);
+
+/// Of a run of failed tries, the first and then each so-manieth is a warning; the others are details.
+const WARN_EACH: u32 = 20;
+
+/// What the slot waits for.
+type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
+
+/// What it waited for.
+enum Done {
+    Carrier(Carrier),
+    NoCarrier(DialError),
+    Admitted(Box<Admitted>),
+    NotAdmitted(ShakeError),
+    TokenGone(crate::config::ConfigError),
+    GoAway(GoAwayReason, Duration),
+    Over(CloseReason),
+    Drained(CloseReason),
+    Timer,
+}
+
+/// The tunnel that is up.
+struct Current {
+    tunnel: Tunnel,
+    gateway: GatewayAddress,
+    /// Present while it takes streams.
+    up: Option<Up>,
+}
+
+/// One slot.
+pub(super) struct Slot {
+    agent: Arc<Agent>,
+    session: Session,
+    stop: StopSignal,
+    /// Which gateway comes next.
+    turn: usize,
+    /// Tries that failed since a tunnel was last up.
+    failures: u32,
+    carrier: Option<(Carrier, GatewayAddress)>,
+    admitted: Option<(Box<Admitted>, GatewayAddress)>,
+    current: Option<Current>,
+    /// Serving tunnels, the one that is up and the retired ones.
+    tunnels: JoinSet<()>,
+    unusable: Option<AgentError>,
+    go_away_deadline: Duration,
+}
+
+impl Slot {
+    pub(super) fn new(agent: Arc<Agent>, index: u8, stop: StopSignal) -> Self {
+        let seed = agent.options.seed.wrapping_add(u64::from(index));
+        Self {
+            session: Session::new(seed),
+            stop,
+            turn: usize::from(index),
+            failures: 0,
+            carrier: None,
+            admitted: None,
+            current: None,
+            tunnels: JoinSet::new(),
+            unusable: None,
+            go_away_deadline: Duration::ZERO,
+            agent,
+        }
+    }
+
+    /// Runs until stopped or refused for good.
+    pub(super) async fn run(mut self) -> Result<(), AgentError> {
+        let mut work: Work = Box::pin(std::future::pending());
+        let mut stopping = false;
+        self.tell(Event::Start);
+        loop {
+            while let Some(action) = self.session.poll_action() {
+                match action {
+                    Action::End(ending) => return self.end(ending).await,
+                    Action::Retire => self.retire(),
+                    other => work = self.begin(other),
+                }
+            }
+            let mut stop = self.stop.clone();
+            let event = tokio::select! {
+                biased;
+                () = stop.at_least(Stop::Drain), if !stopping => {
+                    stopping = true;
+                    Event::Stop
+                }
+                done = &mut work => {
+                    work = Box::pin(std::future::pending());
+                    self.absorb(done)
+                }
+                // Ends of retired tunnels; the one that is up reports through `work`.
+                Some(_) = self.tunnels.join_next() => continue,
+            };
+            self.tell(event);
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        self.session.handle(self.agent.clock.now(), event);
+    }
+
+    /// The future of an action.
+    fn begin(&mut self, action: Action) -> Work {
+        match action {
+            Action::Dial => self.dial(),
+            Action::Shake => self.shake(),
+            Action::Serve => self.serve(),
+            Action::Drain => self.drain(),
+            Action::WaitUntil(until) => {
+                let until = self.agent.clock.instant(until);
+                Box::pin(async move {
+                    sleep_until(until).await;
+                    Done::Timer
+                })
+            }
+            // Not futures; `run` has taken them.
+            Action::Retire | Action::End(_) => Box::pin(std::future::pending()),
+        }
+    }
+
+    fn gateway(&self) -> GatewayAddress {
+        let gateways = &self.agent.options.gateways;
+        gateways[self.turn % gateways.len()].clone()
+    }
+
+    fn dial(&mut self) -> Work {
+        let (agent, gateway) = (Arc::clone(&self.agent), self.gateway());
+        Box::pin(async move {
+            let token = match agent.options.token.load() {
+                Ok(token) => token,
+                Err(error) => return Done::TokenGone(error),
+            };
+            let until = Instant::now() + DIAL_LIMIT;
+            match agent.dialer.dial(&gateway, &token, until).await {
+                Ok(carrier) => Done::Carrier(carrier),
+                Err(error) => Done::NoCarrier(error),
+            }
+        })
+    }
+
+    fn shake(&mut self) -> Work {
+        let Some((mut carrier, gateway)) = self.carrier.take() else {
+            return Box::pin(async { Done::NotAdmitted(ShakeError::Ended) });
+        };
+        let agent = Arc::clone(&self.agent);
+        Box::pin(async move {
+            // A WebSocket's request has carried the token already.
+            let token = match gateway.scheme.is_websocket() {
+                true => None,
+                false => match agent.options.token.load() {
+                    Ok(token) => Some(token),
+                    Err(error) => return Done::TokenGone(error),
+                },
+            };
+            let mut changes = agent.apps.changes();
+            changes.mark_unchanged();
+            let introduction = agent.introduction(token, agent.apps.offers());
+            let client = match Client::new(introduction) {
+                Ok(client) => client,
+                // `Agent::build` has checked the same; only the health of the apps can differ.
+                Err(error) => {
+                    let error = std::io::Error::other(error);
+                    return Done::NotAdmitted(ShakeError::Io(error));
+                }
+            };
+            let mut leftover = BytesMut::new();
+            let until = shake::deadline(shake::LONGEST);
+            match shake::knock(&mut carrier, &mut leftover, client, until).await {
+                Ok(welcome) => Done::Admitted(Box::new(Admitted {
+                    carrier,
+                    leftover,
+                    welcome,
+                    changes,
+                })),
+                Err(error) => Done::NotAdmitted(error),
+            }
+        })
+    }
+
+    fn serve(&mut self) -> Work {
+        let Some((admitted, gateway)) = self.admitted.take() else {
+            return Box::pin(async { Done::Over(CloseReason::Closed) });
+        };
+        tracing::info!(
+            addr = %gateway,
+            carrier = admitted.carrier.kind().as_str(),
+            node = one_line(&admitted.welcome.node),
+            tunnel = format!("{:032x}", admitted.welcome.ticket.tunnel),
+            "tunnel is up"
+        );
+        let (tunnel, served) = tunnel::serve(Arc::clone(&self.agent), *admitted);
+        self.tunnels.spawn(async move {
+            served.await;
+        });
+        let watched = tunnel.clone();
+        self.current = Some(Current {
+            tunnel,
+            gateway,
+            up: Some(self.agent.readiness.up()),
+        });
+        Box::pin(async move {
+            while let Some(notice) = watched.notice().await {
+                if let Notice::GoAway { reason, deadline } = notice {
+                    return Done::GoAway(reason, deadline);
+                }
+            }
+            Done::Over(watched.closed().await)
+        })
+    }
+
+    /// The gateway closes a retired tunnel when it is drained; the agent sees to it that it does not
+    /// live on for ever.
+    fn retire(&mut self) {
+        let Some(current) = self.current.take() else {
+            return;
+        };
+        let until = Instant::now() + self.go_away_deadline + RETIRED_SLACK;
+        let tunnel = current.tunnel;
+        self.tunnels.spawn(async move {
+            if timeout_at(until, tunnel.closed()).await.is_err() {
+                tunnel.close();
+            }
+        });
+    }
+
+    fn drain(&mut self) -> Work {
+        let Some(current) = &mut self.current else {
+            return Box::pin(async { Done::Drained(CloseReason::Closed) });
+        };
+        current.up = None;
+        let tunnel = current.tunnel.clone();
+        let grace = self.agent.options.grace;
+        let until = Instant::now() + grace;
+        Box::pin(async move {
+            tunnel.drain(GoAwayReason::Draining, grace);
+            let by_gateway = Instant::now() + GATEWAY_CLOSES.min(grace);
+            if let Ok(reason) = timeout_at(by_gateway, tunnel.closed()).await {
+                return Done::Drained(reason);
+            }
+            tunnel.close_when_drained();
+            match timeout_at(until, tunnel.closed()).await {
+                Ok(reason) => Done::Drained(reason),
+                Err(_) => {
+                    let count = tunnel.stats().streams;
+                    tracing::warn!(count, "grace is over, streams are cut");
+                    tunnel.close();
+                    Done::Drained(tunnel.closed().await)
+                }
+            }
+        })
+    }
+
+    /// What came of a future, as an event; the values it brought are kept for the next action.
+    fn absorb(&mut self, done: Done) -> Event {
+        match done {
+            Done::Carrier(carrier) => {
+                self.carrier = Some((carrier, self.gateway()));
+                Event::Dialled
+            }
+            Done::NoCarrier(error) => {
+                let fault = error.fault();
+                self.failed(&error);
+                self.unusable = (fault == Fault::SetUp).then_some(AgentError::Dial(error));
+                Event::DialFailed(fault, self.agent.standing())
+            }
+            Done::TokenGone(error) => {
+                // It was there at the start; whoever replaces it may be between two steps.
+                self.failed(&error);
+                Event::DialFailed(Fault::Passing, self.agent.standing())
+            }
+            Done::Admitted(admitted) => {
+                self.failures = 0;
+                self.agent.was_admitted();
+                self.admitted = Some((admitted, self.gateway()));
+                Event::Welcomed
+            }
+            Done::NotAdmitted(ShakeError::Client(ClientError::Refused(mut refuse))) => {
+                refuse.text = one_line(&refuse.text);
+                self.failed(&refuse.text);
+                Event::Refused(refuse, self.agent.standing())
+            }
+            Done::NotAdmitted(error) => {
+                self.failed(&error);
+                Event::ShakeFailed
+            }
+            Done::GoAway(reason, deadline) => {
+                self.go_away_deadline = deadline;
+                let addr = self.current.as_ref().map(|c| c.gateway.to_string());
+                tracing::info!(addr, ?reason, "gateway takes nothing new on this tunnel");
+                Event::GoAway(reason)
+            }
+            Done::Over(reason) => {
+                let addr = self.current.take().map(|c| c.gateway.to_string());
+                tracing::warn!(addr, %reason, "tunnel is lost");
+                Event::Lost
+            }
+            Done::Drained(reason) => {
+                let addr = self.current.take().map(|c| c.gateway.to_string());
+                tracing::info!(addr, %reason, "tunnel is drained");
+                Event::Closed
+            }
+            Done::Timer => Event::Timer,
+        }
+    }
+
+    /// Counts and tells a failed try, and turns to the next gateway.
+    fn failed(&mut self, error: &dyn std::fmt::Display) {
+        let addr = self.gateway();
+        self.turn = self.turn.wrapping_add(1);
+        let count = self.failures;
+        self.failures = self.failures.saturating_add(1);
+        let error = one_line(&error.to_string());
+        if count.is_multiple_of(WARN_EACH) {
+            tracing::warn!(%addr, count, error, "no tunnel, trying again");
+        } else {
+            tracing::debug!(%addr, count, error, "no tunnel, trying again");
+        }
+    }
+
+    /// Lets retired tunnels use what is left of the grace.
+    async fn end(mut self, ending: Ending) -> Result<(), AgentError> {
+        match ending {
+            Ending::Refused(refuse) => return Err(AgentError::Refused(refuse)),
+            Ending::Unusable => {
+                // Set by the dial that led here.
+                return self.unusable.take().map_or(Ok(()), Err);
+            }
+            Ending::Stopped => {}
+        }
+        let until = Instant::now() + self.agent.options.grace;
+        let all = async { while self.tunnels.join_next().await.is_some() {} };
+        if timeout_at(until, all).await.is_err() {
+            tracing::warn!("grace is over, retired tunnels are cut");
+        }
+        Ok(())
+    }
+}

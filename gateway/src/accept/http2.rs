@@ -1,0 +1,205 @@
+//! One HTTP/2 connection: a task that drives it, and a task per stream.
+//!
+//! Owns settings, pings, draining and the reset of what cannot be a request. Frame syntax, pseudo
+//! fields, connection-specific fields and body lengths are checked by `h2` and end as stream errors
+//! before the corridor hears of the stream.
+//!
+//! Invariants: receive windows grow only by what the corridor took, so back-pressure reaches the
+//! client; send capacity is reserved only for bytes that are there, so an idle or stalled stream
+//! holds nothing of the connection's window that another could use.
+
+mod answer;
+mod body;
+mod head;
+#[cfg(test)]
+mod tests;
+
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::server::{Connection, SendResponse};
+use h2::{Ping, PingPong, Reason, RecvStream};
+use http::{Method, Request};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::answer::{Answer, Out};
+use self::body::Body;
+use self::head::Unfit;
+use super::{Corridor, Limits};
+use crate::request::front::ClientInfo;
+use crate::shutdown::Signal;
+
+/// Upload bytes that may be under way on one stream, and on the connection.
+const STREAM_WINDOW: u32 = 64 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// Answer bytes of one stream that wait for the socket.
+const SEND_BUFFER: usize = 128 * 1024;
+
+/// Streams that the client reset before we even looked at them (rapid reset).
+const PENDING_RESETS: usize = 20;
+
+/// Streams of ours that `h2` still remembers after a reset, and errors it lets a peer provoke.
+const REMEMBERED_RESETS: usize = 50;
+const PROVOKED_RESETS: usize = 200;
+
+/// Serve one connection to its end. Dropping the future cuts it and all of its streams.
+pub async fn serve<IO, C>(
+    io: IO,
+    info: &ClientInfo,
+    corridor: &C,
+    limits: &Arc<Limits>,
+    mut signal: Signal,
+) where
+    IO: AsyncRead + AsyncWrite + Unpin + Send,
+    C: Corridor,
+{
+    let handshake = settings(limits).handshake(io);
+    let Ok(Ok(mut connection)) = timeout(limits.handshake, handshake).await else {
+        return;
+    };
+    let mut pulse = Pulse::new(connection.ping_pong(), limits);
+    let stream = StreamContext {
+        corridor: corridor.clone(),
+        info: Arc::new(info.clone()),
+        limits: Arc::clone(limits),
+    };
+    let mut streams = JoinSet::new();
+    let mut ending = false;
+    let mut idle_end = Instant::now() + limits.keep_alive;
+    loop {
+        tokio::select! { biased;
+            () = signal.draining(), if !ending => {
+                ending = true;
+                connection.graceful_shutdown();
+            }
+            () = pulse.stopped() => break,
+            Some(_) = streams.join_next() => {
+                idle_end = Instant::now() + limits.keep_alive;
+            }
+            accepted = next_stream(&mut connection) => match accepted {
+                Some((request, respond)) => {
+                    streams.spawn(stream.clone().serve(request, respond));
+                }
+                None => break,
+            },
+            () = sleep_until(idle_end), if streams.is_empty() && !ending => {
+                ending = true;
+                connection.graceful_shutdown();
+            }
+        }
+    }
+    // Streams learn from `h2` that the client is gone and end in their own order.
+    drop(connection);
+    while streams.join_next().await.is_some() {}
+}
+
+fn settings(limits: &Limits) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_concurrent_streams(limits.streams)
+        .max_header_list_size(u32::try_from(limits.head.max_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_concurrent_reset_streams(REMEMBERED_RESETS)
+        .max_local_error_reset_streams(Some(PROVOKED_RESETS))
+        .enable_connect_protocol();
+    builder
+}
+
+/// The next stream; `None` once the connection is over, for whatever reason.
+async fn next_stream<IO>(
+    connection: &mut Connection<IO, Bytes>,
+) -> Option<(Request<RecvStream>, SendResponse<Bytes>)>
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    connection.accept().await?.ok()
+}
+
+/// What every stream of a connection shares.
+#[derive(Clone)]
+struct StreamContext<C> {
+    corridor: C,
+    info: Arc<ClientInfo>,
+    limits: Arc<Limits>,
+}
+
+impl<C: Corridor> StreamContext<C> {
+    async fn serve(self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+        let (parts, recv) = request.into_parts();
+        let bodiless = parts.method == Method::HEAD;
+        let out = Mutex::new(Out::new(respond, Arc::clone(&self.limits), bodiless));
+        let mut answer = Answer::new(&out);
+        match head::read(parts, recv.is_end_stream(), &self.limits.head) {
+            Ok(head) => {
+                let mut body = Body::new(recv, &head, &out, &self.limits);
+                self.corridor
+                    .exchange(&self.info, head, &mut body, &mut answer)
+                    .await;
+                // The stream stays whole until its answer is out.
+                answer.finish().await;
+            }
+            Err(Unfit::Refused(refusal)) => {
+                self.corridor.refuse(&self.info, refusal, &mut answer);
+                answer.finish().await;
+            }
+            Err(Unfit::Malformed) => answer.reset(Reason::PROTOCOL_ERROR),
+        }
+    }
+}
+
+/// Finds a dead or stuck peer by pings.
+struct Pulse {
+    pings: Option<PingPong>,
+    awaited: bool,
+    next: Instant,
+    interval: std::time::Duration,
+    patience: std::time::Duration,
+}
+
+impl Pulse {
+    fn new(pings: Option<PingPong>, limits: &Limits) -> Self {
+        Self {
+            pings,
+            awaited: false,
+            next: Instant::now() + limits.ping_interval,
+            interval: limits.ping_interval,
+            patience: limits.ping_timeout,
+        }
+    }
+
+    /// Returns when a ping was not answered in time. Cancel safe.
+    async fn stopped(&mut self) {
+        let Some(pings) = &mut self.pings else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::select! { biased;
+                pong = poll_fn(|cx| match self.awaited {
+                    true => pings.poll_pong(cx),
+                    false => Poll::Pending,
+                }) => {
+                    if pong.is_err() {
+                        return;
+                    }
+                    self.awaited = false;
+                    self.next = Instant::now() + self.interval;
+                }
+                () = sleep_until(self.next) => {
+                    if self.awaited || pings.send_ping(Ping::opaque()).is_err() {
+                        return;
+                    }
+                    self.awaited = true;
+                    self.next = Instant::now() + self.patience;
+                }
+            }
+        }
+    }
+}
