@@ -266,7 +266,7 @@ impl Conn {
         if self.failed.is_some() {
             return Err(OpenError::Lost);
         }
-        if self.going_away.is_some() || self.peer_going_away {
+        if self.takes_no_streams() {
             return Err(OpenError::GoingAway);
         }
         if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
@@ -563,7 +563,7 @@ impl Conn {
             taken: s.inn.taken(),
             ended: s.ended,
             counted: s.counted,
-            closing: self.going_away.is_some() || self.peer_going_away || self.failed.is_some(),
+            closing: self.takes_no_streams(),
         })
     }
 
@@ -612,7 +612,18 @@ impl Conn {
         self.store.iter().filter(|s| !s.is_over()).count()
     }
 
-    /// True once this side takes nothing new.
+    /// True once no stream may be opened. A gateway that drains only tells its agents to dial
+    /// elsewhere; its own clients are served through the old tunnel until they are gone.
+    #[must_use]
+    pub fn takes_no_streams(&self) -> bool {
+        let own = match self.side {
+            Side::Gateway => self.next_id >= ID_CEILING,
+            Side::Agent => self.going_away.is_some(),
+        };
+        own || self.peer_going_away || self.failed.is_some()
+    }
+
+    /// True once either side has said that it goes away.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
         self.going_away.is_some() || self.peer_going_away || self.failed.is_some()
