@@ -384,6 +384,7 @@ fn one_line(text: &str) -> String {
         .split("For more information, try")
         .next()
         .unwrap_or(mistake);
+    let mistake = mistake.replace("\n  tip: ", "; ");
     let words: Vec<&str> = mistake.split_whitespace().collect();
     // The usage line begins with the command that was meant.
     let called: Vec<&str> = rest
@@ -394,7 +395,10 @@ fn one_line(text: &str) -> String {
         true => "bh-gateway".to_owned(),
         false => called.join(" "),
     };
-    format!("{} (see `{called} --help`)\n", words.join(" "))
+    format!(
+        "{} (see `{called} --help`)\n",
+        words.join(" ").replace(" ; ", "; ")
+    )
 }
 
 fn target_argument(text: &str) -> Result<Target, String> {

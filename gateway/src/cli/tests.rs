@@ -59,6 +59,10 @@ fn usage_mistakes_are_one_line_that_names_them_and_where_to_look() {
         mistake(&["serve", "--nonsense"]),
         "error: unexpected argument '--nonsense' found (see `bh-gateway serve --help`)\n"
     );
+    assert_eq!(
+        mistake(&["serve", "--cofig", "x"]),
+        "error: unexpected argument '--cofig' found; a similar argument exists: '--config' (see `bh-gateway serve --help`)\n"
+    );
     assert!(mistake(&["frobnicate"]).contains("frobnicate"));
     assert!(mistake(&["serve"]).contains("--config <FILE>"));
     assert!(mistake(&["dev", "--hold", "soon"]).contains("\"soon\" is not a duration, write"));
