@@ -16,6 +16,7 @@ mod parse;
 mod raw;
 mod secret;
 mod settings;
+mod summary;
 mod units;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ pub use net::Cidr;
 pub use parse::NOT_AVAILABLE;
 pub use secret::Secret;
 pub use settings::*;
+pub use summary::summary;
 pub use units::{show_duration, show_size};
 
 pub use bridgehead_protocol::handshake::{AppPattern, TokenHash};
@@ -72,6 +74,24 @@ impl Config {
 /// One line that says what is wrong and how to write it.
 pub fn duration_argument(text: &str) -> Result<std::time::Duration, String> {
     units::parse_duration(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+}
+
+/// The same, above zero: a window of zero would end everything at once.
+///
+/// # Errors
+/// One line that says what is wrong and how to write it.
+pub fn window_argument(text: &str) -> Result<std::time::Duration, String> {
+    let span = duration_argument(text)?;
+    match span.is_zero() {
+        true => Err("zero would end everything at once, write a longer time".to_owned()),
+        false => Ok(span),
+    }
+}
+
+/// The word nearest to `unknown`, if it is near enough to be a slip of the fingers.
+#[must_use]
+pub fn nearest_word<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
+    error::nearest(unknown, known)
 }
 
 /// A listener's address as a command line gives it: `127.0.0.1:8080`, `localhost:0`, `:8080`.

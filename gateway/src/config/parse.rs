@@ -47,7 +47,8 @@ pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Config, Confi
         Ok(document) => document,
         Err(error) => {
             let offset = error.span().map(|span| span.start);
-            let what = format!("not TOML: {}", error.message().replace('\n', " "));
+            let line = offset.map_or(String::new(), |at| format!(" at line {}", sink.line(at)));
+            let what = format!("not TOML{line}: {}", error.message().replace('\n', " "));
             sink.push("", offset, Fault::new(what, "mend the syntax"));
             sink.into_result()?;
             return Err(ConfigErrors::whole_file(file, "not TOML".into(), ""));

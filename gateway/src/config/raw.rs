@@ -52,7 +52,8 @@ impl<'t> Sink<'t> {
         Err(ConfigErrors::new(errors))
     }
 
-    fn line(&self, offset: usize) -> usize {
+    /// The line of an offset, counted from 1.
+    pub(super) fn line(&self, offset: usize) -> usize {
         let before = self.text.as_bytes().get(..offset).unwrap_or_default();
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }

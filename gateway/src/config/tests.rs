@@ -225,7 +225,10 @@ fn every_mistake_is_reported_in_the_order_of_the_file() {
 #[test]
 fn broken_toml_names_the_line() {
     let said = complaint("[gateway]\nnode = \n");
-    assert!(said.starts_with("gw.toml:2: not TOML: "), "{said}");
+    assert!(
+        said.starts_with("gw.toml:2: not TOML at line 2: "),
+        "{said}"
+    );
     assert_eq!(said.lines().count(), 1);
 }
 

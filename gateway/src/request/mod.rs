@@ -1,4 +1,266 @@
-//! (being written)
+//! The corridor: the way of one request, top to bottom.
+//!
+//! [`Exchanges::serve`] is read first: normalize → route → admit → tries (pick, open, forward) →
+//! answer. Each step names its own failure; whatever goes wrong ends in `answer`, once, or as a
+//! visible abort when bytes are out. The guard that counts and logs the exchange travels along and
+//! is dropped last.
+
+pub mod app;
+pub mod apps;
+pub mod evidence;
+pub mod forward;
 pub mod forwarded;
 pub mod front;
+pub mod head;
 pub mod normalize;
+pub mod own;
+pub mod reply;
+pub mod retry;
+pub mod tcp;
+pub mod tries;
+pub mod upload;
+pub mod windows;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::verdict::{Code, Reason};
+use uuid::Uuid;
+
+use self::apps::{AppState, Apps};
+use self::front::{BodyLength, ClientAnswer, ClientBody, ClientInfo, RawHead};
+use self::normalize::{Normal, Rules, normalize};
+use crate::accept::{Corridor, Refusal};
+use crate::answer::Asked;
+use crate::clock::Clock;
+use crate::config::Cidr;
+use crate::error::Failure;
+use crate::h1::HeadError;
+use crate::route::{AppRoute, Found, RouteTable};
+use crate::shutdown::Signal;
+use crate::task::Tasks;
+use crate::telemetry::access::{ExchangeGuard, Protocol, Sinks};
+use crate::tunnel::enroll::Enroll;
+use crate::tunnel::live::Tunnels;
+
+/// After a start every configured app counts as seen before: its agent needs time to come back.
+const START_GRACE: Duration = Duration::from_secs(20);
+
+/// What all exchanges share; one per gateway.
+pub struct Shared {
+    /// The process's clock.
+    pub clock: Clock,
+    /// When the gateway began to serve.
+    pub started: Moment,
+    /// This node's name.
+    pub node: String,
+    /// Routes now.
+    pub routes: Arc<ArcSwap<RouteTable>>,
+    /// Tunnels now.
+    pub tunnels: Arc<Tunnels>,
+    /// What was seen of each app.
+    pub apps: Apps,
+    /// Sizes a head may have.
+    pub rules: Rules,
+    /// Proxies whose word about the client is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Longest time for a connection to an app.
+    pub app_connect: Duration,
+    /// Longest time a kept connection may have been idle when it is used.
+    pub app_idle: Duration,
+    /// Log, metrics, memory of exchanges.
+    pub sinks: Arc<Sinks>,
+    /// Tasks that outlive their exchange.
+    pub tasks: Tasks,
+    /// Agents that come by WebSocket.
+    pub enroll: Arc<Enroll>,
+    /// The way to the end.
+    pub shutdown: Signal,
+    /// Fenced exchanges that wait for a late answer now.
+    pub lingering: Arc<AtomicUsize>,
+}
+
+/// The corridor as connections see it.
+#[derive(Clone)]
+pub struct Exchanges {
+    shared: Arc<Shared>,
+}
+
+/// One exchange on its way.
+struct Exchange<'a, B, A> {
+    info: &'a ClientInfo,
+    client: IpAddr,
+    id: Uuid,
+    asked: Asked,
+    guard: ExchangeGuard,
+    body: &'a mut B,
+    answer: &'a mut A,
+}
+
+impl Exchanges {
+    /// A corridor over what is shared.
+    #[must_use]
+    pub fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    /// What is shared.
+    #[must_use]
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    async fn serve<B: ClientBody, A: ClientAnswer>(
+        &self,
+        info: &ClientInfo,
+        raw: RawHead,
+        body: &mut B,
+        answer: &mut A,
+    ) {
+        let mut exchange = self.enter(info, &raw, body, answer);
+        let normal = match normalize(&raw, info, &self.shared.rules) {
+            Ok(normal) => normal,
+            Err(failure) => {
+                exchange.guard.request(&raw.method, "", "");
+                return exchange.refuse_and_close(&failure).await;
+            }
+        };
+        exchange.asked.grpc = normal.grpc;
+        exchange.asked.websocket = normal.is_websocket();
+        exchange
+            .guard
+            .request(&normal.method, normal.host.as_str(), normal.path());
+        let found = self.shared.routes.load().find(&normal.host, normal.path());
+        let route = match found {
+            Found::App(route) => route,
+            Found::Own => return own::serve(&self.shared, exchange, &raw, &normal).await,
+            Found::None => {
+                let failure = Failure::refused(Code::AppNotFound, Reason::NoRoute);
+                return exchange.fail(&failure).await;
+            }
+        };
+        let app = self.shared.apps.state(route.name.as_str());
+        exchange.guard.app(&app.name, &app.metrics);
+        exchange.asked.cors = route.settings.cors;
+        if let Err(failure) = admit(&route, &normal) {
+            return exchange.fail(&failure).await;
+        }
+        exchange.guard.admitted(self.shared.clock.now());
+        self.serve_app(exchange, &route, &app, &normal).await;
+    }
+
+    fn enter<'a, B, A>(
+        &self,
+        info: &'a ClientInfo,
+        raw: &RawHead,
+        body: &'a mut B,
+        answer: &'a mut A,
+    ) -> Exchange<'a, B, A> {
+        let shared = &self.shared;
+        let id = Uuid::now_v7();
+        let client =
+            forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
+        let sinks = Arc::clone(&shared.sinks);
+        let guard = ExchangeGuard::new(
+            sinks,
+            id,
+            shared.clock.now(),
+            client,
+            Protocol::Http(raw.protocol),
+        );
+        let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
+        Exchange {
+            info,
+            client,
+            id,
+            asked,
+            guard,
+            body,
+            answer,
+        }
+    }
+}
+
+impl Shared {
+    fn is_trusted(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|net| net.contains(address))
+    }
+
+    /// How long an exchange may wait for this app. An app that was never reached is told at once,
+    /// except right after a start, when the agents of configured apps are still on their way.
+    fn hold(&self, route: &AppRoute, app: &AppState) -> Duration {
+        let starting = route.configured && self.clock.now() - self.started < START_GRACE;
+        if app.was_reached() || starting {
+            route.settings.hold
+        } else {
+            Duration::ZERO
+        }
+    }
+}
+
+/// What can be refused before anything is handed over.
+fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
+    if let (Some(limit), BodyLength::Exact(length)) = (route.settings.max_body, normal.body)
+        && length > limit
+    {
+        let failure = Failure::refused(Code::BodyTooLarge, Reason::BodyLimit);
+        return Err(failure.with_detail(format!("max_body is {limit} bytes")));
+    }
+    Ok(())
+}
+
+impl Corridor for Exchanges {
+    async fn exchange<B: ClientBody, A: ClientAnswer>(
+        &self,
+        info: &ClientInfo,
+        head: RawHead,
+        body: &mut B,
+        answer: &mut A,
+    ) {
+        self.serve(info, head, body, answer).await;
+    }
+
+    fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
+        let shared = &self.shared;
+        let id = Uuid::now_v7();
+        let failure = refusal_failure(refusal);
+        let sinks = Arc::clone(&shared.sinks);
+        let protocol = Protocol::Http(front::ClientProtocol::Http11);
+        let mut guard = ExchangeGuard::new(sinks, id, shared.clock.now(), info.peer.ip(), protocol);
+        guard.failed(&failure);
+        let asked = Asked::of(
+            &http::Method::GET,
+            &http::HeaderMap::new(),
+            id,
+            &shared.node,
+        );
+        reply::queue(
+            answer,
+            crate::answer::build(&failure, &asked),
+            reply::After::Close,
+        );
+    }
+}
+
+/// A head that is no request.
+fn refusal_failure(refusal: Refusal) -> Failure {
+    let (code, reason) = match refusal {
+        Refusal::HeadTimeout => (Code::ClientTimeout, Reason::ClientTimeout),
+        Refusal::Head(error) => match error {
+            HeadError::UriTooLong => (Code::UriTooLong, Reason::UriLimit),
+            HeadError::TooLarge | HeadError::TooManyFields => {
+                (Code::HeadTooLarge, Reason::HeadLimit)
+            }
+            _ => (Code::BadRequest, Reason::BadRequest),
+        },
+    };
+    let failure = Failure::refused(code, reason).with_status(refusal.status());
+    match refusal {
+        Refusal::HeadTimeout => failure.with_detail("the request's head did not come in time"),
+        Refusal::Head(error) => failure.with_detail(error.to_string()),
+    }
+}

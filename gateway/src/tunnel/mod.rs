@@ -1,1 +1,11 @@
-//! (being written)
+//! Tunnels as the corridor sees them: who offers an app, which of them to take, kept connections.
+//!
+//! `registry` and `pick` are pure; `live` joins them with the running tunnels; `enroll` lets agents
+//! in and keeps the registry true. Nothing here knows a request.
+
+pub mod enroll;
+pub mod live;
+pub mod pick;
+pub mod pool;
+pub mod registry;
+pub mod token;

@@ -120,6 +120,8 @@ pub struct Conn {
     peer_going_away: bool,
     apps_revision: u64,
     failed: Option<ConnError>,
+    /// The latest `now` heard.
+    latest: Moment,
 }
 
 impl Conn {
@@ -143,6 +145,7 @@ impl Conn {
             peer_going_away: false,
             apps_revision: 0,
             failed: None,
+            latest: now,
         };
         let probe = conn.liveness.probe(now);
         conn.sched.ping(probe);
@@ -263,7 +266,7 @@ impl Conn {
         if self.failed.is_some() {
             return Err(OpenError::Lost);
         }
-        if self.going_away.is_some() || self.peer_going_away {
+        if self.takes_no_streams() {
             return Err(OpenError::GoingAway);
         }
         if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
@@ -365,6 +368,9 @@ impl Conn {
             && let Some(stream) = self.store.find(key)
         {
             stream.out.push(bytes.split_to(count));
+            if std::mem::take(&mut stream.untold_begin) {
+                self.tell(self.latest, key, Due::Any);
+            }
             self.offer(key);
         }
         count
@@ -484,6 +490,7 @@ impl Conn {
     pub fn begun(&mut self, key: StreamKey) {
         if let Some(stream) = self.store.find(key) {
             stream.inn.pop_begin();
+            stream.untold_begin = true;
             stream.out.mark_fresh();
         }
     }
@@ -556,7 +563,7 @@ impl Conn {
             taken: s.inn.taken(),
             ended: s.ended,
             counted: s.counted,
-            closing: self.going_away.is_some() || self.peer_going_away || self.failed.is_some(),
+            closing: self.takes_no_streams(),
         })
     }
 
@@ -605,7 +612,18 @@ impl Conn {
         self.store.iter().filter(|s| !s.is_over()).count()
     }
 
-    /// True once this side takes nothing new.
+    /// True once no stream may be opened. A gateway that drains only tells its agents to dial
+    /// elsewhere; its own clients are served through the old tunnel until they are gone.
+    #[must_use]
+    pub fn takes_no_streams(&self) -> bool {
+        let own = match self.side {
+            Side::Gateway => self.next_id >= ID_CEILING,
+            Side::Agent => self.going_away.is_some(),
+        };
+        own || self.peer_going_away || self.failed.is_some()
+    }
+
+    /// True once either side has said that it goes away.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
         self.going_away.is_some() || self.peer_going_away || self.failed.is_some()
@@ -681,6 +699,7 @@ impl Conn {
     }
 
     fn told_or_later(&mut self, now: Moment, key: StreamKey) {
+        self.latest = now;
         self.tell(now, key, Due::Half);
         let delay = self.settings.credit_delay;
         if let Some(stream) = self.store.find(key)

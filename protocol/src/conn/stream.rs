@@ -61,6 +61,9 @@ pub(super) struct Stream {
     pub(super) reset: bool,
     /// The RESET only gave back a connection without an exchange.
     pub(super) was_idle: bool,
+    /// An exchange began here and its first bytes were not yet told as consumed; they must be told
+    /// before any answer, because the gateway trusts an answer only after that.
+    pub(super) untold_begin: bool,
     pub(super) counted: Option<Counted>,
     pub(super) ended: Option<Ended>,
     /// The user dropped its handle; the slot goes when the stream has ended.
@@ -91,6 +94,7 @@ impl Stream {
             fenced: None,
             reset: false,
             was_idle: false,
+            untold_begin: false,
             counted: None,
             ended: None,
             released: false,

@@ -423,3 +423,18 @@ fn a_reset_for_a_stream_never_seen_is_answered_with_nothing_written() {
     assert_eq!(pair.accepted(), None, "the id counts as seen");
     assert!(pair.emit_agent() > 0, "its terminal goes out");
 }
+
+#[test]
+fn consumption_is_told_before_the_first_byte_of_an_answer() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, Some(0), b"GET");
+    pair.settle().unwrap();
+    pair.app_takes(app);
+    app_says(&mut pair, app, b"HTTP/1.1 200 OK");
+    pair.emit_agent();
+    while pair.view(key).received == 0 {
+        pair.deliver_to_gateway(1).unwrap();
+    }
+    assert_eq!(pair.view(key).consumed, 3);
+}

@@ -125,7 +125,7 @@ impl Tunnel {
     /// True while streams may be opened.
     #[must_use]
     pub fn is_accepting(&self) -> bool {
-        self.shared.look(|conn| !conn.is_going_away())
+        self.shared.look(|conn| !conn.takes_no_streams())
     }
 
     /// Numbers for people.

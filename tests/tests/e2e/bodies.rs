@@ -11,7 +11,11 @@ use crate::support::{One, one};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_without_a_length_is_streamed_in_chunks() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let body = b"5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
     let answer = client
@@ -39,7 +43,11 @@ async fn a_body_without_a_length_is_streamed_in_chunks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_piece_of_a_body_reaches_the_app_as_it_is_sent() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -68,7 +76,11 @@ async fn each_piece_of_a_body_reaches_the_app_as_it_is_sent() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_explicit_zero_length_survives() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     assert_eq!(
@@ -107,7 +119,11 @@ async fn zero_lengths_and_bodyless_answers_survive() {
             conn.write(answer).await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let host = world.host("demo");
     let mut client = world.h1().await;
     assert_eq!(client.ask("GET", "/204", &host, &[], b"").await.status, 204);
@@ -140,7 +156,11 @@ async fn an_answer_that_ends_with_the_connection_is_complete() {
             conn.write("HTTP/1.0 200 OK\r\n\r\nuntil the end").await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let answer = world.get("/").await;
     assert_eq!(
         (answer.status, answer.text().as_str()),
@@ -171,7 +191,11 @@ async fn trailers_pass_both_ways() {
             .await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     let fields = [
         ("Transfer-Encoding", "chunked"),
@@ -201,7 +225,11 @@ async fn informational_answers_pass() {
                 .await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let answer = world.get("/").await;
     assert_eq!(answer.informational, [103]);
     assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
@@ -223,7 +251,11 @@ async fn an_expecting_client_gets_its_continue_and_the_app_decides() {
             conn.answer(&format!("got {}", body.len())).await;
         }
     };
-    let One { world, app, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), script).await;
     let fields = [("Expect", "100-continue"), ("Content-Length", "5")];
     let mut client = world.h1().await;
     client
@@ -265,7 +297,11 @@ async fn an_early_answer_during_an_upload_reaches_the_client() {
             conn.until_closed().await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -303,7 +339,11 @@ async fn an_answer_that_starts_while_the_upload_runs_lets_both_finish() {
             conn.until_closed().await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -339,7 +379,11 @@ async fn an_answer_after_the_clients_half_close_still_comes() {
             }
         }
     };
-    let One { world, app, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request("GET", "/", &world.host("demo"), &[], b"")
@@ -356,7 +400,11 @@ async fn an_answer_after_the_clients_half_close_still_comes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heads_pass_with_every_field_and_every_byte_of_the_target() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let target = "/a%2Fb/%e4/..%2f?q=1&r=%20+;x&empty=";
     let fields = [
         ("X-One", "1"),
@@ -388,7 +436,11 @@ async fn heads_pass_with_every_field_and_every_byte_of_the_target() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hop_by_hop_fields_stay_and_forwarding_fields_are_ours() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let fields = [
         ("Connection", "X-Private, keep-alive"),
         ("X-Private", "1"),

@@ -33,7 +33,11 @@ fn app(
 }
 
 async fn broken(reply: &'static [u8], close: bool, expected: Verdict) {
-    let One { world, .. } = one(quick(), app(reply, close)).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), app(reply, close)).await;
     for (method, body) in [("GET", &b""[..]), ("POST", &b"a=1"[..])] {
         expected.check(&world.ask(method, "/bad", body).await);
         let next = world.get("/good").await;
@@ -90,7 +94,11 @@ async fn a_head_without_end_is_told_as_broken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_body_cut_short_breaks_off_visibly() {
-    let One { world, .. } = one(
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(
         quick(),
         app(
             b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nonly this",
@@ -110,7 +118,11 @@ async fn a_body_cut_short_breaks_off_visibly() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chunks_that_break_off_break_off_visibly() {
     let reply = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\nZZ\r\n";
-    let One { world, .. } = one(quick(), app(reply, false)).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), app(reply, false)).await;
     let answer = world.get("/bad").await;
     let visible = answer.status == 200 && matches!(answer.end, End::Short | End::Reset);
     assert!(
@@ -147,7 +159,11 @@ async fn a_body_on_an_answer_without_one_reaches_nobody() {
 
 /// The answer itself may pass, since the surplus may come later than it; what follows may not.
 async fn surplus(reply: &'static [u8], leaked: &str) {
-    let One { world, .. } = one(quick(), app(reply, false)).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), app(reply, false)).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     for _ in 0..5 {

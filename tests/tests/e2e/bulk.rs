@@ -60,7 +60,11 @@ async fn bulk_app(mut conn: Conn) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_upload_arrives_byte_for_byte() {
-    let One { world, .. } = one(setup(), bulk_app).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), bulk_app).await;
     let mut client = world.h1().await;
     let length = bulk().to_string();
     client
@@ -86,7 +90,11 @@ async fn a_large_upload_arrives_byte_for_byte() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_download_arrives_byte_for_byte() {
-    let One { world, .. } = one(setup(), bulk_app).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), bulk_app).await;
     let mut client = world.h1().await;
     client
         .request("GET", "/down", &world.host("demo"), &[], b"")
@@ -133,7 +141,11 @@ async fn a_client_that_stops_reading_stops_the_app_and_costs_no_memory() {
             while conn.write(&chunk).await {}
         }
     };
-    let One { world, agent, .. } = one(setup(), endless).await;
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(setup(), endless).await;
     // One exchange first, so that what is allocated once is not counted.
     let mut warm = world.h1().await;
     warm.request("GET", "/", &world.host("demo"), &[], b"")
@@ -160,7 +172,11 @@ async fn an_app_that_stops_reading_stops_the_client_and_costs_no_memory() {
             std::future::pending::<()>().await;
         }
     };
-    let One { world, agent, .. } = one(
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(
         setup().defaults("hold = \"0s\"\nfirst_frame_window = \"60s\""),
         deaf,
     )
@@ -219,7 +235,11 @@ async fn one_stalled_client_never_slows_another() {
             conn.answer("quick").await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut stalled = Vec::new();
     for _ in 0..20 {
         let mut client = world.h1().await;

@@ -24,7 +24,11 @@ fn ended(seen: &[Seen]) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_while_waiting_closes_the_apps_socket() {
-    let One { world, app, .. } = one(setup(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::silent).await;
     let mut client = world.h1().await;
     client
         .request("POST", "/slow", &world.host("demo"), &[], b"a=1")
@@ -50,7 +54,11 @@ async fn a_client_that_leaves_a_stream_closes_the_apps_socket() {
             conn.until_closed().await;
         }
     };
-    let One { world, app, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request("GET", "/events", &world.host("demo"), &[], b"")
@@ -63,7 +71,11 @@ async fn a_client_that_leaves_a_stream_closes_the_apps_socket() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_in_mid_upload_never_makes_the_request_complete() {
-    let One { world, app, .. } = one(setup(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::silent).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -88,7 +100,11 @@ async fn a_client_that_leaves_in_mid_upload_never_makes_the_request_complete() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancelled_exchange_leaves_nothing_behind() {
-    let One { world, app, .. } = one(setup(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::silent).await;
     for _ in 0..20 {
         let mut client = world.h1().await;
         client

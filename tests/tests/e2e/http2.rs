@@ -16,7 +16,11 @@ use crate::support::{One, one, pattern, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_http2_client_reaches_an_http1_app() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h2().await;
     let host = world.host("demo");
     let answer = client
@@ -69,7 +73,11 @@ async fn tls_offers_http2_and_http1() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_streams_share_one_connection() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h2().await;
     let host = world.host("demo");
     let mut waiting = Vec::new();
@@ -87,7 +95,11 @@ async fn many_streams_share_one_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_body_passes_both_ways_at_once() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h2().await;
     let body = pattern(0, 8 << 20);
     let answer = client
@@ -115,7 +127,11 @@ async fn one_stalled_stream_never_freezes_its_neighbours() {
             conn.answer("quick").await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let host = world.host("demo");
     let mut client = world.h2().await;
     let mut stalled = Vec::new();
@@ -145,7 +161,11 @@ async fn a_failure_is_an_answer_and_a_late_one_resets_the_stream() {
             }
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let host = world.host("demo");
     let mut client = world.h2().await;
     let answer = client
@@ -165,7 +185,11 @@ async fn a_failure_is_an_answer_and_a_late_one_resets_the_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_that_is_reset_closes_the_apps_socket_only() {
-    let One { world, app, .. } = one(setup(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::silent).await;
     let host = world.host("demo");
     let mut client = world.h2().await;
     let (response, mut send) = client.open(H2::get(&host, "/slow"), true).await;
@@ -204,7 +228,11 @@ async fn a_websocket_over_http2_becomes_an_upgrade_at_the_app() {
             conn.write(part).await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut client = world.h2().await;
     let host = world.host("demo");
     // The setting arrives with the first frames of the server.

@@ -10,7 +10,11 @@ use crate::support::{One, one, quick};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_client_connection_serves_many_exchanges_over_one_app_connection() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     for n in 0..20 {
@@ -22,7 +26,11 @@ async fn one_client_connection_serves_many_exchanges_over_one_app_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_sent_in_one_go_are_answered_in_order() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     let all: String = (0..5)
@@ -42,7 +50,11 @@ async fn requests_sent_in_one_go_are_answered_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_asks_to_close_is_closed() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let answer = client
         .ask(
@@ -60,7 +72,11 @@ async fn a_client_that_asks_to_close_is_closed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_client_without_keep_alive_is_served_and_closed() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     client
         .send(format!(
@@ -92,7 +108,11 @@ async fn an_app_that_closes_each_connection_serves_every_request_once() {
             .await;
         }
     };
-    let One { world, app, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     for n in 0..20 {
@@ -125,7 +145,11 @@ async fn a_stale_app_connection_never_doubles_a_post() {
             conn.answer("done").await;
         }
     };
-    let One { world, app, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(quick(), script).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     for n in 0..30 {
@@ -143,7 +167,11 @@ async fn a_stale_app_connection_never_doubles_a_post() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_app_connection_is_let_go_within_seconds() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     assert_eq!(world.get("/").await.status, 200);
     app.until("the idle connection ending", |seen| {
         seen.iter().all(|s| s.ended.is_some())
@@ -167,7 +195,11 @@ async fn an_app_that_serves_one_connection_at_a_time_serves_many_clients() {
             }
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut asks = tokio::task::JoinSet::new();
     for _ in 0..4 {
         let (addr, host) = (world.places.public, world.host("demo"));

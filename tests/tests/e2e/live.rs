@@ -33,7 +33,11 @@ async fn each_event_arrives_before_the_next_one_is_written() {
             conn.until_closed().await;
         }
     };
-    let One { world, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -68,7 +72,11 @@ async fn a_quiet_event_stream_outlives_the_ordinary_windows() {
             conn.write("data: 2\n\n").await;
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let answer = world.get("/events").await;
     assert_eq!(
         answer.text(),
@@ -102,7 +110,11 @@ const UPGRADE: [(&str, &str); 2] = [("Connection", "Upgrade"), ("Upgrade", "shou
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn any_upgrade_becomes_a_pipe_and_half_close_passes() {
-    let One { world, .. } = one(quick(), shouting).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), shouting).await;
     let mut client = world.h1().await;
     client
         .request("GET", "/", &world.host("demo"), &UPGRADE, b"")
@@ -126,7 +138,11 @@ async fn any_upgrade_becomes_a_pipe_and_half_close_passes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_that_is_declined_is_an_ordinary_answer() {
-    let One { world, app, .. } = one(setup(), shouting).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), shouting).await;
     let mut client = world.h1().await;
     let fields = [("Connection", "Upgrade"), ("Upgrade", "whisper")];
     client
@@ -143,7 +159,11 @@ async fn an_upgrade_that_is_declined_is_an_ordinary_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_to_http2_is_not_passed_on() {
-    let One { world, app, .. } = one(setup(), shouting).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), shouting).await;
     let fields = [
         ("Connection", "Upgrade, HTTP2-Settings"),
         ("Upgrade", "h2c"),
@@ -269,7 +289,11 @@ async fn a_client_that_drops_its_websocket_closes_the_apps() {
             conn.until_closed().await;
         }
     };
-    let One { world, app, .. } = one(setup(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), script).await;
     let mut client = world.h1().await;
     client
         .request("GET", "/", &world.host("demo"), &UPGRADE, b"")

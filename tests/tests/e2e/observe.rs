@@ -35,7 +35,11 @@ async fn one_exchange_per_outcome_moves_the_metrics_by_exactly_one() {
             }
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let cases = [
         ("/ok", "answered", "delivered", ""),
         ("/silent", "failed", "unknown", "BH_APP_TIMEOUT"),
@@ -93,7 +97,11 @@ async fn settled(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_leaves_is_counted_once_as_such() {
-    let One { world, app, .. } = one(setup(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::silent).await;
     let before = world.metrics().await;
     let mut client = world.h1().await;
     client
@@ -114,7 +122,11 @@ async fn a_client_that_leaves_is_counted_once_as_such() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_exchange_has_one_line_found_by_its_id() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     let host = world.host("demo");
     let answer = client
@@ -162,7 +174,11 @@ async fn each_exchange_has_one_line_found_by_its_id() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_secret_appears_in_any_output() {
-    let One { world, agent, .. } = one(quick(), app::silent).await;
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(quick(), app::silent).await;
     let canaries = [
         "canary-cookie-7f3a",
         "canary-auth-91bc",
@@ -224,7 +240,11 @@ async fn no_secret_appears_in_any_output() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_readiness_and_status_answer() {
-    let One { world, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
     let admin = world.places.admin;
     for path in ["/healthz", "/readyz"] {
         assert_eq!(
@@ -255,7 +275,11 @@ async fn health_readiness_and_status_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_code_table_is_served_on_the_gateways_own_hosts_only() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let path = "/.well-known/bridgehead/codes.json";
     let own = world
         .h1()

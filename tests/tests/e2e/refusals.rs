@@ -11,7 +11,11 @@ const BAD: Verdict = Verdict::refused(400, "BAD_REQUEST", "bad_request");
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_host_nobody_routes_is_not_found() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let not_found = Verdict::refused(404, "APP_NOT_FOUND", "no_route");
     for host in ["other.localhost", "demo.example.com", "localhost"] {
         not_found.check(&world.h1().await.ask("GET", "/", host, &[], b"").await);
@@ -21,7 +25,11 @@ async fn a_host_nobody_routes_is_not_found() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn malformed_heads_are_refused_and_the_app_sees_nothing() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let host = world.host("demo");
     let h = format!("Host: {host}\r\n");
     let cases: Vec<(&str, String)> = vec![
@@ -123,7 +131,11 @@ async fn malformed_heads_are_refused_and_the_app_sees_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_chunked_body_that_turns_bad_never_looks_complete_to_the_app() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     for bad in [
         "5;ext=1\r\nhello\r\n0\r\n\r\n",
         "5\r\nhelloX",
@@ -165,7 +177,11 @@ async fn a_chunked_body_that_turns_bad_never_looks_complete_to_the_app() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_target_that_is_too_long_names_its_limit() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let answer = world.get(&format!("/{}", "x".repeat(9000))).await;
     Verdict::refused(414, "URI_TOO_LONG", "uri_limit").check(&answer);
     assert!(
@@ -178,7 +194,11 @@ async fn a_target_that_is_too_long_names_its_limit() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_is_too_large_names_its_limit() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let too_large = Verdict::refused(431, "HEAD_TOO_LARGE", "head_limit");
     let long = "x".repeat(40_000);
     too_large.check(
@@ -205,7 +225,11 @@ async fn a_head_that_is_too_large_names_its_limit() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_declared_body_beyond_the_route_s_cap_is_refused_unread() {
     let setup = setup().app("demo", "max_body = \"1KiB\"");
-    let One { world, app, .. } = one(setup, app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup, app::echo).await;
     let answer = world.ask("POST", "/", &[b'x'; 2000]).await;
     Verdict::refused(413, "BODY_TOO_LARGE", "body_limit").check(&answer);
     assert!(
@@ -224,7 +248,11 @@ async fn a_declared_body_beyond_the_route_s_cap_is_refused_unread() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_streamed_body_beyond_the_cap_is_no_lie_about_delivery() {
     let setup = setup().app("demo", "max_body = \"1KiB\"");
-    let One { world, app, .. } = one(setup, app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup, app::echo).await;
     let mut client = world.h1().await;
     let chunk = format!("200\r\n{}\r\n", "x".repeat(0x200));
     client
@@ -267,7 +295,11 @@ async fn a_server_name_that_differs_from_the_host_is_misdirected() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connect_request_is_refused() {
-    let One { world, app, .. } = one(setup(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
     let mut client = world.h1().await;
     client
         .send(format!(
@@ -286,7 +318,11 @@ async fn a_connect_request_is_refused() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upload_that_stops_is_told_as_client_timeout() {
     let setup = setup().section("limits", "upload_idle = \"1s\"");
-    let One { world, app, .. } = one(setup, app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup, app::echo).await;
     let mut client = world.h1().await;
     client
         .request(
@@ -312,7 +348,11 @@ async fn an_upload_that_stops_is_told_as_client_timeout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_never_ends_is_told_as_client_timeout() {
     let setup = setup().section("limits", "head_time = \"1s\"");
-    let One { world, app, .. } = one(setup, app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup, app::echo).await;
     let mut client = world.h1().await;
     client.send("GET / HTTP/1.1\r\nHost: dem").await;
     let answer = client.answer("GET").await;

@@ -30,7 +30,11 @@ async fn a_closed_port_is_told_as_starting_and_not_delivered() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_silent_app_is_told_as_timeout_with_everything_handed_over() {
-    let One { world, app, .. } = one(quick(), app::silent).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(quick(), app::silent).await;
     for (method, body) in [("GET", &b""[..]), ("POST", &b"a=1"[..])] {
         let begun = Instant::now();
         let answer = world.ask(method, "/slow", body).await;
@@ -63,7 +67,11 @@ async fn a_head_followed_by_silence_is_told_as_timeout_and_delivered() {
             conn.until_closed().await;
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let answer = world.get("/").await;
     let stalled = Verdict::refused(504, "BH_APP_TIMEOUT", "stall")
         .delivered()
@@ -82,7 +90,11 @@ async fn silence_after_body_bytes_went_out_breaks_off_visibly() {
             conn.write(format!("HTTP/1.1 200 OK\r\n{framing}")).await;
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     for target in ["/length", "/chunked"] {
         let answer = world.get(target).await;
         assert_eq!(answer.status, 200);
@@ -118,7 +130,11 @@ async fn a_connection_closed_before_the_head_leaves_the_outcome_unknown() {
             conn.reset();
         }
     };
-    let One { world, app, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(quick(), script).await;
     let closed = Verdict::refused(503, "BH_APP_STARTING", "closed_before_head")
         .unknown("all")
         .after(2);
@@ -172,7 +188,11 @@ async fn an_apps_own_failure_passes_untouched() {
     let script = move |mut conn: Conn| async move {
         while conn.read_head().await.is_some() && conn.write(own).await {}
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let answer = world.get("/").await;
     assert_eq!(
         (answer.status, answer.reason.as_str()),
@@ -233,7 +253,11 @@ async fn the_first_byte_of_a_slow_answer_in_time_is_an_answer() {
             conn.write("ok").await;
         }
     };
-    let One { world, .. } = one(quick(), script).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), script).await;
     let answer = H1::connect(world.places.public)
         .await
         .ask("GET", "/", &world.host("demo"), &[], b"")

@@ -299,7 +299,11 @@ async fn a_drained_agent_finishes_what_it_has_and_takes_nothing_new() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_revoked_agent_is_cut_off() {
-    let One { world, .. } = one(quick(), app::echo).await;
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), app::echo).await;
     let admin = world.places.admin;
     let answer =
         bridgehead_tests::client::ask(admin, "POST", "/v1/agents/a1/revoke", &admin.to_string())

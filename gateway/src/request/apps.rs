@@ -1,0 +1,138 @@
+//! What this gateway has seen of each app: whether it was ever reached, and how often it refused.
+//!
+//! Shared by all workers. A repeated refusal is counted so that its answer can say since when: an
+//! app that crashes at boot must not look like one that is starting.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::verdict::Reason;
+
+use crate::telemetry::metrics::{AppMetrics, Metrics};
+
+/// A run of refusals, ended by the next connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusals {
+    /// When it began.
+    pub since: Moment,
+    /// How many there were.
+    pub count: u64,
+    /// Reason of the last one.
+    pub reason: Reason,
+}
+
+/// One app.
+pub struct AppState {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its metrics.
+    pub metrics: Arc<AppMetrics>,
+    reached: AtomicBool,
+    refusals: Mutex<Option<Refusals>>,
+}
+
+impl AppState {
+    /// True once any connection to it stood.
+    #[must_use]
+    pub fn was_reached(&self) -> bool {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    /// A connection stands; a run of refusals is over.
+    pub fn reached(&self) {
+        if !self.reached.swap(true, Ordering::Relaxed) || self.refusals().is_some() {
+            *self.refusals.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+
+    /// One more refusal; answers the run.
+    pub fn refused(&self, now: Moment, reason: Reason) -> Refusals {
+        let mut refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let run = refusals.get_or_insert(Refusals {
+            since: now,
+            count: 0,
+            reason,
+        });
+        run.count += 1;
+        run.reason = reason;
+        *run
+    }
+
+    /// The run that is going on.
+    #[must_use]
+    pub fn refusals(&self) -> Option<Refusals> {
+        *self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All apps that a request or an agent named.
+pub struct Apps {
+    metrics: Arc<Metrics>,
+    known: ArcSwap<BTreeMap<Arc<str>, Arc<AppState>>>,
+    adding: Mutex<()>,
+}
+
+impl Apps {
+    /// None known yet.
+    #[must_use]
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self {
+            metrics,
+            known: ArcSwap::default(),
+            adding: Mutex::default(),
+        }
+    }
+
+    /// The state of a routed app. Routes are bounded by configuration and token scopes, so this is too.
+    #[must_use]
+    pub fn state(&self, name: &str) -> Arc<AppState> {
+        if let Some(state) = self.known.load().get(name) {
+            return Arc::clone(state);
+        }
+        let _one = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.load();
+        if let Some(state) = known.get(name) {
+            return Arc::clone(state);
+        }
+        let state = Arc::new(AppState {
+            name: name.into(),
+            metrics: self.metrics.app(name),
+            reached: AtomicBool::new(false),
+            refusals: Mutex::default(),
+        });
+        let mut next = BTreeMap::clone(&known);
+        next.insert(Arc::clone(&state.name), Arc::clone(&state));
+        self.known.store(Arc::new(next));
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_refusals_is_counted_until_the_app_is_reached() {
+        let apps = Apps::new(Metrics::new());
+        let app = apps.state("demo");
+        app.refused(Moment::from_micros(5), Reason::ConnectRefused);
+        let run = app.refused(Moment::from_micros(9), Reason::ConnectTimeout);
+        assert_eq!(
+            run,
+            Refusals {
+                since: Moment::from_micros(5),
+                count: 2,
+                reason: Reason::ConnectTimeout
+            }
+        );
+        assert!(!app.was_reached());
+        app.reached();
+        assert_eq!(
+            (app.was_reached(), apps.state("demo").refusals()),
+            (true, None)
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! From a stream's counts to what may be said of the exchange on it.
+//!
+//! The decision itself is `protocol::verdict::judge`; here its inputs are collected, and the agent
+//! is given a bounded time to count before the client is answered.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use bridgehead_protocol::conn::{Ended, View};
+use bridgehead_protocol::io::StreamControl;
+use bridgehead_protocol::verdict::{Evidence, Judgement, Reason, Terminal, judge};
+use bridgehead_protocol::wire::{FinalCause, RefusedReason};
+
+use super::app::Offsets;
+
+/// Longest wait for the counts after giving up; the answer comes no later than its window and 1 s.
+pub const COUNT_WITHIN: Duration = Duration::from_millis(500);
+
+/// What may be said now. `emitted` is the core's answer to giving up, in the same step.
+#[must_use]
+pub fn judgement(view: &View, offsets: Offsets, emitted: u64) -> Judgement {
+    judge(&Evidence {
+        start: offsets.start,
+        emitted,
+        head_len: offsets.head,
+        request_len: offsets.whole,
+        terminal: terminal(view),
+        answer_bytes: offsets.answer,
+    })
+}
+
+fn terminal(view: &View) -> Terminal {
+    match (view.ended, view.counted) {
+        (Some(Ended::NotOpened), _) => Terminal::NotOpened,
+        (Some(Ended::Refused { .. }), _) => Terminal::Refused,
+        (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
+        (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
+        (_, Some(counted)) => Terminal::Counted {
+            written: counted.written,
+        },
+        (Some(Ended::Lost), None) => Terminal::LostUnknown,
+        (None, None) => Terminal::Open {
+            consumed: view.consumed,
+        },
+    }
+}
+
+/// Asks the agent to write nothing more and waits for its counts, at most [`COUNT_WITHIN`].
+/// Answers the highest request offset ever emitted. Cancel safe: the fence stands.
+pub async fn fence(control: &StreamControl, linger: bool) -> u64 {
+    let emitted = control.fence(linger);
+    let counted = poll_fn(|cx| control.poll_counted(cx));
+    // Too late is an answer too: the verdict then rests on what is known without the counts.
+    drop(tokio::time::timeout(COUNT_WITHIN, counted).await);
+    emitted
+}
+
+/// Why a stream that ended says what it says.
+#[must_use]
+pub const fn reason(ended: Ended) -> Reason {
+    match ended {
+        Ended::NotOpened | Ended::Lost => Reason::TunnelLost,
+        Ended::GoAway => Reason::AgentDraining,
+        Ended::Refused { reason, .. } => refused(reason),
+        Ended::Final { cause, .. } => match cause {
+            FinalCause::Stale => Reason::StaleConnection,
+            FinalCause::Expired => Reason::Expired,
+            FinalCause::AppClosed
+            | FinalCause::AppReset
+            | FinalCause::Reset
+            | FinalCause::Fenced
+            | FinalCause::LingerOver => Reason::ClosedBeforeHead,
+            FinalCause::Stopping => Reason::AgentDraining,
+            FinalCause::Starved => Reason::AgentLimit,
+        },
+    }
+}
+
+const fn refused(reason: RefusedReason) -> Reason {
+    match reason {
+        RefusedReason::ConnectRefused => Reason::ConnectRefused,
+        RefusedReason::ConnectTimeout => Reason::ConnectTimeout,
+        RefusedReason::ConnectReset => Reason::ConnectReset,
+        RefusedReason::TlsFailed => Reason::TlsFailed,
+        RefusedReason::NoSuchApp => Reason::NoSuchApp,
+        RefusedReason::Draining => Reason::AgentDraining,
+        RefusedReason::Limit => Reason::AgentLimit,
+        RefusedReason::Expired => Reason::Expired,
+        RefusedReason::Unreachable => Reason::Unreachable,
+    }
+}

@@ -1,0 +1,371 @@
+//! One try: the client's halves joined with the app's side, both directions and the windows in one task.
+//!
+//! Decides nothing about verdicts: it ends with what happened ([`Finish`]), and the corridor says
+//! what that means. Invariants: the client's body is read only when the app's side can take it; an
+//! answer's head is held until its first byte, its end, or the window, unless its type streams;
+//! nothing of a broken answer ends cleanly.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::verdict::WindowKind;
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use tokio::time::Sleep;
+
+use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
+use super::front::{
+    AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol,
+};
+use super::head::{self, Shape};
+use super::upload::{Upload, UploadFault};
+use super::windows::{Started, Windows};
+use crate::clock::Clock;
+use crate::telemetry::access::{AppConn, ExchangeGuard};
+
+/// Longest time an app may take to say `100 Continue` before the body is sent anyway.
+const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
+/// Turns before the task lets others run.
+const TURNS: usize = 32;
+
+/// How a try ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// The whole answer went to the client.
+    Complete,
+    /// The client is gone.
+    ClientLeft,
+    /// A window ran out.
+    Window(WindowKind),
+    /// The app's side failed.
+    App(AppFault),
+    /// The request's body failed.
+    Upload(UploadFault),
+}
+
+/// What a try is made of.
+pub struct Parts<'a, B, A, S> {
+    /// The client's body.
+    pub body: &'a mut B,
+    /// The client's answer.
+    pub answer: &'a mut A,
+    /// The app's side; its head is on its way.
+    pub app: &'a mut S,
+    /// The body across tries.
+    pub upload: &'a mut Upload,
+    /// The windows across tries.
+    pub windows: &'a mut Windows,
+    /// The account of the exchange.
+    pub guard: &'a mut ExchangeGuard,
+    /// Kind of the app's connection.
+    pub conn: AppConn,
+    /// The process's clock.
+    pub clock: Clock,
+    /// Method of the request.
+    pub method: &'a Method,
+    /// Version of the client.
+    pub protocol: ClientProtocol,
+    /// What the exchange may become.
+    pub shape: &'a Shape,
+}
+
+/// Where the body stands.
+enum Up {
+    /// Held until the app agrees, or the time is over.
+    Asking(Moment),
+    /// Held until the app has switched protocols.
+    Switching,
+    Sending,
+    Done,
+}
+
+/// One try under way.
+pub struct Forward<'a, B, A, S> {
+    parts: Parts<'a, B, A, S>,
+    up: Up,
+    held_head: Option<AnswerHead>,
+    chunk: Bytes,
+    ending: Option<BodyPart>,
+    ended: bool,
+    took: u64,
+    told_opened: bool,
+    waits_for_client_body: bool,
+    waits_for_client_read: bool,
+    timer: Pin<Box<Sleep>>,
+    timer_at: Option<Moment>,
+}
+
+impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
+    /// A try whose head was handed to the app's side.
+    pub fn new(parts: Parts<'a, B, A, S>) -> Self {
+        let now = parts.clock.now();
+        let up = if parts.shape.switches() {
+            Up::Switching
+        } else if parts.shape.expect_continue {
+            Up::Asking(now + CONTINUE_WITHIN)
+        } else {
+            Up::Sending
+        };
+        let took = parts.app.control().view().consumed;
+        Self {
+            parts,
+            up,
+            held_head: None,
+            chunk: Bytes::new(),
+            ending: None,
+            ended: false,
+            took,
+            told_opened: false,
+            waits_for_client_body: false,
+            waits_for_client_read: false,
+            timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
+            timer_at: None,
+        }
+    }
+
+    /// Runs to the end. Not cancel safe: dropping it leaves the answer unfinished.
+    pub async fn run(&mut self) -> Finish {
+        poll_fn(|cx| self.poll(cx)).await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
+        for _ in 0..TURNS {
+            let down = self.poll_down(cx);
+            if let Poll::Ready(Some(finish)) = down {
+                return Poll::Ready(finish);
+            }
+            let up = self.poll_up(cx);
+            if let Poll::Ready(Some(finish)) = up {
+                return Poll::Ready(finish);
+            }
+            if down.is_pending() && up.is_pending() {
+                return self.poll_waits(cx);
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    // ---- app to client ---------------------------------------------------------------------
+
+    /// `Ready(None)` is progress, `Ready(Some)` the end.
+    fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
+        if !self.chunk.is_empty() {
+            return self.poll_chunk(cx);
+        }
+        if let Some(ending) = self.ending.take() {
+            match ending {
+                BodyPart::Trailers(trailers) => self.parts.answer.trailers(trailers),
+                BodyPart::Data(_) | BodyPart::End => self.parts.answer.end(),
+            }
+            self.ended = true;
+        }
+        if self.ended {
+            return self
+                .parts
+                .answer
+                .poll_flush(cx)
+                .map(|flushed| Some(flushed.map_or(Finish::ClientLeft, |()| Finish::Complete)));
+        }
+        match self.parts.app.poll_event(cx) {
+            Poll::Pending => self.poll_flush(cx),
+            Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::App(fault))),
+            Poll::Ready(Ok(event)) => {
+                let now = self.parts.clock.now();
+                if !std::mem::replace(&mut self.told_opened, true)
+                    && self.parts.conn == AppConn::Fresh
+                {
+                    self.parts.guard.opened(now, AppConn::Fresh);
+                }
+                self.parts.guard.first_byte(now);
+                self.parts.upload.commit();
+                self.parts.windows.progress(now);
+                Poll::Ready(self.on_event(event, now))
+            }
+        }
+    }
+
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
+        match self.parts.answer.poll_flush(cx) {
+            Poll::Ready(Err(_)) => Poll::Ready(Some(Finish::ClientLeft)),
+            Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
+        match self.parts.answer.poll_ready(cx) {
+            Poll::Pending => {
+                self.waits_for_client_read = true;
+                Poll::Pending
+            }
+            Poll::Ready(Err(_)) => Poll::Ready(Some(Finish::ClientLeft)),
+            Poll::Ready(Ok(())) => {
+                self.waits_for_client_read = false;
+                let before = self.chunk.len();
+                self.parts.answer.data(&mut self.chunk);
+                self.parts
+                    .guard
+                    .bytes_out((before - self.chunk.len()) as u64);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: AppEvent, now: Moment) -> Option<Finish> {
+        match event {
+            AppEvent::Informational(StatusCode::CONTINUE, _) => {
+                // The client gets its own 100 with the first poll of its body.
+                if matches!(self.up, Up::Asking(_)) {
+                    self.up = Up::Sending;
+                }
+            }
+            AppEvent::Informational(status, headers) => {
+                if self.parts.protocol != ClientProtocol::Http10 {
+                    self.parts
+                        .answer
+                        .informational(status, &head::informational(headers));
+                }
+            }
+            AppEvent::Head(head) => return self.on_head(head, now),
+            AppEvent::Data(bytes) => {
+                self.release_head();
+                self.chunk = bytes;
+            }
+            AppEvent::Trailers(trailers) => {
+                self.release_head();
+                self.ending = Some(BodyPart::Trailers(trailers));
+            }
+            AppEvent::End => {
+                self.release_head();
+                self.ending = Some(BodyPart::End);
+            }
+        }
+        None
+    }
+
+    fn on_head(&mut self, app: AppHead, now: Moment) -> Option<Finish> {
+        let started = head::started(&app);
+        let piped = app.length == AnswerLength::Pipe;
+        let answer = match head::answer(app, self.parts.method, self.parts.shape) {
+            Ok(answer) => answer,
+            Err(fault) => return Some(Finish::App(AppFault::BadHttp(fault))),
+        };
+        self.parts.windows.head(now, started);
+        if started != Started::Plain {
+            self.parts.guard.enter_long_lived();
+        }
+        match self.up {
+            Up::Switching if piped => self.up = Up::Sending,
+            Up::Switching => self.up = Up::Done,
+            // The app answered instead of asking for the body: it does not want it, or takes it as it comes.
+            Up::Asking(_) if answer.status.is_success() => self.up = Up::Sending,
+            Up::Asking(_) => self.up = Up::Done,
+            Up::Sending | Up::Done => {}
+        }
+        self.parts.guard.status(answer.status.as_u16());
+        let nothing_follows =
+            answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
+        if started == Started::Plain && !nothing_follows {
+            self.held_head = Some(answer);
+        } else {
+            self.parts.answer.head(answer);
+        }
+        None
+    }
+
+    fn release_head(&mut self) {
+        if let Some(head) = self.held_head.take() {
+            self.parts.answer.head(head);
+        }
+    }
+
+    // ---- client to app ---------------------------------------------------------------------
+
+    /// `Ready(None)` is progress, `Ready(Some)` the end.
+    fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
+        self.waits_for_client_body = false;
+        match self.up {
+            Up::Sending => {}
+            Up::Asking(until) if self.parts.clock.now() >= until => self.up = Up::Sending,
+            Up::Asking(_) | Up::Switching | Up::Done => return Poll::Pending,
+        }
+        match self.parts.app.poll_ready(cx) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Err(_)) => {
+                // The app takes nothing more; what it has to say, or how it ended, is read in `poll_down`.
+                self.up = Up::Done;
+                return Poll::Ready(None);
+            }
+            Poll::Ready(Ok(())) => {}
+        }
+        match self.parts.upload.poll_part(self.parts.body, cx) {
+            Poll::Pending => {
+                self.waits_for_client_body = true;
+                Poll::Pending
+            }
+            Poll::Ready(Err(UploadFault::Client(ClientFault::Left))) => {
+                Poll::Ready(Some(Finish::ClientLeft))
+            }
+            Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::Upload(fault))),
+            Poll::Ready(Ok(part)) => {
+                match &part {
+                    BodyPart::Data(bytes) => self.parts.guard.bytes_in(bytes.len() as u64),
+                    BodyPart::Trailers(_) | BodyPart::End => self.up = Up::Done,
+                }
+                self.parts.app.send(part);
+                Poll::Ready(None)
+            }
+        }
+    }
+
+    // ---- waiting ---------------------------------------------------------------------------
+
+    /// Nothing moves: who is waited for, has the app taken bytes, is the client there, is it time?
+    fn poll_waits(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
+        if self.parts.body.poll_left(cx).is_ready() {
+            return Poll::Ready(Finish::ClientLeft);
+        }
+        let now = self.parts.clock.now();
+        while let Poll::Ready(took) = self.parts.app.control().poll_took(cx, self.took) {
+            self.took = took;
+            self.parts.windows.progress(now);
+            if self.parts.app.control().view().ended.is_some() {
+                break;
+            }
+        }
+        self.parts.windows.pause(
+            now,
+            self.waits_for_client_body || self.waits_for_client_read,
+        );
+        if let Some(window) = self.parts.windows.fired(now) {
+            return Poll::Ready(Finish::Window(window));
+        }
+        self.poll_timer(cx)
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
+        let asking = if let Up::Asking(until) = self.up {
+            Some(until)
+        } else {
+            None
+        };
+        let due = [self.parts.windows.due(), asking]
+            .into_iter()
+            .flatten()
+            .min();
+        let Some(due) = due else { return Poll::Pending };
+        if self.timer_at != Some(due) {
+            self.timer_at = Some(due);
+            self.timer.as_mut().reset(self.parts.clock.instant(due));
+        }
+        if self.timer.as_mut().poll(cx).is_ready() {
+            // The next turn sees what is due.
+            self.timer_at = None;
+            cx.waker().wake_by_ref();
+        }
+        Poll::Pending
+    }
+}

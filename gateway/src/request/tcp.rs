@@ -1,0 +1,94 @@
+//! A TCP app's client: one stream, bytes both ways, half-close kept. No HTTP, no windows; the verdict
+//! stands in the log and the metrics.
+
+use std::sync::Arc;
+
+use bridgehead_protocol::conn::Ended;
+use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::wire::{AppKind, Open};
+use std::future::poll_fn;
+use tokio::io::copy_bidirectional_with_sizes;
+use tokio::net::TcpStream;
+use uuid::Uuid;
+
+use super::app::Offsets;
+use super::front::ClientInfo;
+use super::{Exchanges, evidence};
+use crate::error::Failure;
+use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
+
+/// Bytes copied at once, each way.
+const COPY: usize = 16 * 1024;
+
+impl Exchanges {
+    /// Serves one connection to the end. Dropping the future closes it abruptly.
+    pub async fn serve_tcp(&self, mut client: TcpStream, info: ClientInfo, app: &str) {
+        let shared = self.shared();
+        let state = shared.apps.state(app);
+        let now = shared.clock.now();
+        let sinks = Arc::clone(&shared.sinks);
+        let mut guard =
+            ExchangeGuard::new(sinks, Uuid::now_v7(), now, info.peer.ip(), Protocol::Tcp);
+        guard.app(&state.name, &state.metrics);
+        guard.admitted(now);
+        guard.enter_long_lived();
+        // A client whose app cannot be reached must not take the end for an orderly one.
+        let abrupt = |client: &TcpStream| drop(client.set_zero_linger());
+        let Some(place) = shared.tunnels.take(app, &[]) else {
+            state.refused(now, Reason::NoAgent);
+            guard.aborted(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
+            return abrupt(&client);
+        };
+        guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
+        let (remaining, peer) = (shared.app_connect, Some(info.peer));
+        let open = Open {
+            app: app.into(),
+            kind: AppKind::Tcp,
+            remaining,
+            credit: 0,
+            client: peer,
+        };
+        let Ok(mut stream) = place.tunnel.tunnel.open(open) else {
+            guard.aborted(&Failure::refused(
+                Code::BhAppStarting,
+                Reason::AgentDraining,
+            ));
+            return abrupt(&client);
+        };
+        if let Err(ended) = poll_fn(|cx| stream.control().poll_opened(cx)).await {
+            let reason = evidence::reason(ended.0);
+            state.refused(shared.clock.now(), reason);
+            guard.aborted(&Failure::refused(Code::BhAppStarting, reason));
+            return abrupt(&client);
+        }
+        state.reached();
+        guard.opened(shared.clock.now(), AppConn::Fresh);
+        let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        let view = stream.control().view();
+        guard.bytes_in(view.queued_to);
+        guard.bytes_out(view.taken);
+        match copied {
+            Ok(_) => guard.answered(),
+            Err(_) => {
+                abrupt(&client);
+                let offsets = Offsets {
+                    start: 0,
+                    head: 0,
+                    whole: None,
+                    answer: view.received,
+                };
+                let judgement = evidence::judgement(&view, offsets, view.emitted);
+                guard.judged(judgement);
+                if let Some(ended) = view.ended {
+                    let lost = ended == Ended::Lost;
+                    let reason = if lost {
+                        Reason::TunnelLost
+                    } else {
+                        Reason::AppClosed
+                    };
+                    guard.aborted(&Failure::judged(Code::BhAppBroken, reason, judgement));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,492 @@
+//! The tries of one exchange: pick a tunnel, get a connection, forward, and what follows a failure.
+//!
+//! A try is repeated only as `retry` allows. After each failed try the stream is given up first and
+//! judged then, so that nothing can be delivered after it was called undelivered.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bridgehead_protocol::conn::{Ended, OpenError};
+use bridgehead_protocol::io::{StreamControl, TunnelStream};
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
+use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
+use http::HeaderMap;
+
+use super::app::h1::Http1Exchange;
+use super::app::{AppFault, AppSide, Offsets, RequestHead};
+use super::apps::AppState;
+use super::evidence::{self, judgement};
+use super::forward::{Finish, Forward, Parts};
+use super::forwarded::{self, Hop, Trust};
+use super::front::{ClientAnswer, ClientBody, ClientFault};
+use super::head::{self, Shape};
+use super::normalize::Normal;
+use super::retry::{Failed, Next, Tries};
+use super::upload::{Upload, UploadFault};
+use super::windows::{Lengths, Windows};
+use super::{Exchange, Exchanges, Shared};
+use crate::config::Go;
+use crate::error::Failure;
+use crate::route::AppRoute;
+use crate::telemetry::access::AppConn;
+use crate::telemetry::labels::HoldResult;
+use crate::tunnel::live::Place;
+use crate::tunnel::registry::TunnelNumber;
+
+/// An unsafe method does not use a kept connection that was idle for longer: the longer it was,
+/// the likelier the app is closing it just now.
+const UNSAFE_IDLE: Duration = Duration::from_secs(1);
+/// Fenced exchanges that may wait for a late answer at once, per gateway.
+const MAX_LINGERING: usize = 1000;
+
+/// What one try needs beyond the exchange.
+struct Attempt<'a> {
+    route: &'a AppRoute,
+    app: &'a Arc<AppState>,
+    normal: &'a Normal,
+    headers: &'a HeaderMap,
+    key: [u8; 16],
+    upload: Upload,
+    windows: Windows,
+    avoid: Vec<TunnelNumber>,
+    /// No kept connection: the last one proved stale.
+    fresh_only: bool,
+}
+
+/// A try that did not deliver an answer.
+struct Miss {
+    finish: Finish,
+    judgement: Judgement,
+    reason: Reason,
+    reused: bool,
+    tunnel: Option<TunnelNumber>,
+}
+
+impl Miss {
+    fn before_handover(reason: Reason, tunnel: Option<TunnelNumber>) -> Self {
+        let finish = Finish::App(AppFault::Ended(Ended::NotOpened));
+        Self {
+            finish,
+            judgement: Judgement::NOT_DELIVERED,
+            reason,
+            reused: false,
+            tunnel,
+        }
+    }
+}
+
+impl Exchanges {
+    pub(super) async fn serve_app<B: ClientBody, A: ClientAnswer>(
+        &self,
+        mut exchange: Exchange<'_, B, A>,
+        route: &AppRoute,
+        app: &Arc<AppState>,
+        normal: &Normal,
+    ) {
+        let shared = self.shared();
+        let headers = marked(shared, &exchange, normal);
+        let settings = &route.settings;
+        let lengths = Lengths {
+            first_frame: settings.first_frame_window,
+            stall: settings.stall_window,
+            streaming_stall: settings.streaming_stall_window,
+        };
+        let now = shared.clock.now();
+        let mut tries = Tries::begin(now, shared.hold(route, app), settings.first_frame_window);
+        let mut attempt = Attempt {
+            route,
+            app,
+            normal,
+            headers: &headers,
+            key: rand::random(),
+            upload: Upload::new(settings.max_body),
+            windows: Windows::open(lengths, now),
+            avoid: Vec::new(),
+            fresh_only: false,
+        };
+        let mut read_repeated = false;
+        loop {
+            exchange.guard.enter_in_flight();
+            let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
+                return exchange
+                    .guard
+                    .end_hold(shared.clock.now(), HoldResult::Released);
+            };
+            if miss.finish == Finish::ClientLeft {
+                return exchange.guard.judged(miss.judgement);
+            }
+            let now = shared.clock.now();
+            let next = if exchange.answer.head_sent() {
+                Next::GiveUp
+            } else {
+                tries.after(now, shared.failed(&attempt, &miss, read_repeated))
+            };
+            read_repeated |= miss.judgement.delivery != Delivery::NotDelivered;
+            match next {
+                Next::GiveUp => {
+                    exchange.guard.end_hold(now, HoldResult::Expired);
+                    let failure = shared.failure(&attempt, &miss);
+                    return exchange.fail(&failure).await;
+                }
+                Next::AtOnce => {
+                    attempt.fresh_only |= miss.reused;
+                    if !miss.reused {
+                        attempt.avoid.extend(miss.tunnel);
+                    }
+                }
+                Next::After(pause) => {
+                    exchange.guard.begin_hold(now);
+                    attempt.avoid.clear();
+                    if wait(exchange.body, pause).await == Waited::ClientLeft {
+                        return exchange.guard.judged(Judgement::NOT_DELIVERED);
+                    }
+                }
+            }
+            exchange.guard.retried(miss.reason);
+            attempt.upload.rewind();
+        }
+    }
+}
+
+/// End-to-end fields with ours in them.
+fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &Normal) -> HeaderMap {
+    let mut headers = normal.headers.clone();
+    let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
+    forwarded::mark(
+        &mut headers,
+        &Hop {
+            peer: exchange.info.peer.ip(),
+            peer_trust: if trusted { Trust::Proxy } else { Trust::Nobody },
+            tls: exchange.info.tls,
+            authority: &normal.authority,
+            request_id: &exchange.id.hyphenated().to_string(),
+        },
+    );
+    headers
+}
+
+#[derive(PartialEq, Eq)]
+enum Waited {
+    Through,
+    ClientLeft,
+}
+
+/// Waits, unless the client leaves first. Its body stays in its socket.
+async fn wait<B: ClientBody>(body: &mut B, pause: Duration) -> Waited {
+    tokio::select! {
+        biased;
+        () = poll_fn(|cx| body.poll_left(cx)) => Waited::ClientLeft,
+        () = tokio::time::sleep(pause) => Waited::Through,
+    }
+}
+
+impl Shared {
+    async fn attempt<B: ClientBody, A: ClientAnswer>(
+        &self,
+        exchange: &mut Exchange<'_, B, A>,
+        attempt: &mut Attempt<'_>,
+    ) -> Result<(), Miss> {
+        let Some(place) = self.tunnels.take(&attempt.app.name, &attempt.avoid) else {
+            attempt.app.refused(self.clock.now(), Reason::NoAgent);
+            return Err(Miss::before_handover(Reason::NoAgent, None));
+        };
+        let number = place.tunnel.number;
+        exchange.guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
+        let (stream, conn) = self.connection(exchange, attempt, &place)?;
+        let (head, shape) = self.head(attempt, &place);
+        if conn == AppConn::Fresh && waits_for_opened(attempt, &shape) {
+            let opened = self.opened(exchange, attempt, stream.control()).await;
+            if let Err(finish) = opened {
+                let offsets = Offsets {
+                    start: 0,
+                    head: 0,
+                    whole: None,
+                    answer: 0,
+                };
+                return Err(self
+                    .give_up(attempt, finish, stream, offsets, conn, number)
+                    .await);
+            }
+            exchange.guard.opened(self.clock.now(), conn);
+        }
+        let remaining = self.remaining(attempt);
+        let mut app = Http1Exchange::begin(stream, &head, exchange.id.as_u128(), remaining);
+        let finish = Forward::new(Parts {
+            body: &mut *exchange.body,
+            answer: &mut *exchange.answer,
+            app: &mut app,
+            upload: &mut attempt.upload,
+            windows: &mut attempt.windows,
+            guard: &mut exchange.guard,
+            conn,
+            clock: self.clock,
+            method: &attempt.normal.method,
+            protocol: attempt.normal.protocol,
+            shape: &shape,
+        })
+        .run()
+        .await;
+        if finish != Finish::Complete {
+            let offsets = app.offsets();
+            return Err(self
+                .give_up(attempt, finish, app.into_stream(), offsets, conn, number)
+                .await);
+        }
+        attempt.app.reached();
+        exchange.guard.answered();
+        if let Some(stream) = app.into_kept() {
+            place
+                .tunnel
+                .pool
+                .put(&attempt.app.name, stream, self.clock.now());
+        }
+        Ok(())
+    }
+
+    /// A kept connection, or a new one whose OPEN is queued.
+    fn connection<B: ClientBody, A: ClientAnswer>(
+        &self,
+        exchange: &mut Exchange<'_, B, A>,
+        attempt: &Attempt<'_>,
+        place: &Place,
+    ) -> Result<(TunnelStream, AppConn), Miss> {
+        let now = self.clock.now();
+        let idle = if attempt.normal.method.is_safe() {
+            self.app_idle
+        } else {
+            UNSAFE_IDLE
+        };
+        let kept = if attempt.fresh_only {
+            None
+        } else {
+            place.tunnel.pool.take(&attempt.app.name, now, idle)
+        };
+        if let Some(stream) = kept {
+            exchange.guard.opened(now, AppConn::Reused);
+            return Ok((stream, AppConn::Reused));
+        }
+        let open = Open {
+            app: attempt.app.name.to_string(),
+            kind: WireKind::Http1,
+            remaining: self.remaining(attempt).min(self.app_connect),
+            credit: 0,
+            client: Some(exchange.info.peer),
+        };
+        match place.tunnel.tunnel.open(open) {
+            Ok(stream) => Ok((stream, AppConn::Fresh)),
+            Err(error) => {
+                let reason = match error {
+                    OpenError::Lost => Reason::TunnelLost,
+                    OpenError::GoingAway => Reason::AgentDraining,
+                    OpenError::Full => Reason::AgentLimit,
+                };
+                Err(Miss::before_handover(reason, Some(place.tunnel.number)))
+            }
+        }
+    }
+
+    fn head(&self, attempt: &Attempt<'_>, place: &Place) -> (RequestHead, Shape) {
+        let policy = &attempt.route.settings.host_header;
+        let host = forwarded::host_for_app(policy, &place.upstream_host, &attempt.normal.authority);
+        head::request(attempt.normal, attempt.headers.clone(), host, attempt.key)
+    }
+
+    fn remaining(&self, attempt: &Attempt<'_>) -> Duration {
+        let now = self.clock.now();
+        attempt
+            .windows
+            .due()
+            .map_or(Duration::ZERO, |due| due.since(now))
+    }
+
+    /// Waits for OPENED under the first-frame window, with the client's body still in its socket.
+    async fn opened<B: ClientBody, A: ClientAnswer>(
+        &self,
+        exchange: &mut Exchange<'_, B, A>,
+        attempt: &mut Attempt<'_>,
+        control: &StreamControl,
+    ) -> Result<(), Finish> {
+        let due = attempt.windows.due().unwrap_or(Moment::ZERO);
+        let opened = poll_fn(|cx: &mut Context<'_>| match control.poll_opened(cx) {
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Ready(Err(ended)) => Poll::Ready(Err(Finish::App(AppFault::Ended(ended.0)))),
+            Poll::Pending => exchange
+                .body
+                .poll_left(cx)
+                .map(|()| Err(Finish::ClientLeft)),
+        });
+        match tokio::time::timeout_at(self.clock.instant(due), opened).await {
+            Ok(result) => result,
+            Err(_) => Err(Finish::Window(WindowKind::FirstFrame)),
+        }
+    }
+
+    /// Gives a stream up, then says what is known of the exchange that was on it.
+    async fn give_up(
+        &self,
+        attempt: &Attempt<'_>,
+        finish: Finish,
+        stream: TunnelStream,
+        offsets: Offsets,
+        conn: AppConn,
+        tunnel: TunnelNumber,
+    ) -> Miss {
+        let control = stream.control().clone();
+        let emitted = match finish {
+            Finish::Window(_) => evidence::fence(&control, offsets.whole.is_some()).await,
+            Finish::Upload(_) => evidence::fence(&control, false).await,
+            Finish::ClientLeft => control.reset(ResetCode::Cancelled),
+            Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
+            Finish::App(AppFault::Ended(_)) | Finish::Complete => {
+                control.reset(ResetCode::Internal)
+            }
+        };
+        let view = control.view();
+        if view.opened
+            && view
+                .ended
+                .is_none_or(|ended| !matches!(ended, Ended::Refused { .. }))
+        {
+            attempt.app.reached();
+        }
+        let judgement = judgement(&view, offsets, emitted);
+        let reason = reason(finish, judgement);
+        if matches!(view.ended, Some(Ended::Refused { .. })) {
+            attempt.app.refused(self.clock.now(), reason);
+        }
+        if matches!(finish, Finish::Window(_)) && offsets.whole.is_some() && view.ended.is_none() {
+            self.linger(stream);
+        }
+        Miss {
+            finish,
+            judgement,
+            reason,
+            reused: conn == AppConn::Reused,
+            tunnel: Some(tunnel),
+        }
+    }
+
+    /// The app is not stopped by a window: its connection stays until its late answer or the
+    /// agent's own limit.
+    fn linger(&self, mut stream: TunnelStream) {
+        let lingering = Arc::clone(&self.lingering);
+        if lingering.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING {
+            lingering.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let mut shutdown = self.shutdown.clone();
+        drop(self.tasks.spawn("linger", async move {
+            let drained = poll_fn(|cx| {
+                loop {
+                    match stream.poll_read(cx, usize::MAX) {
+                        Poll::Ready(Ok(Some(_))) => {}
+                        Poll::Ready(_) => return Poll::Ready(()),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                }
+            });
+            tokio::select! {
+                biased;
+                () = shutdown.draining() => {}
+                () = drained => {}
+            }
+            lingering.fetch_sub(1, Ordering::Relaxed);
+        }));
+    }
+
+    fn failed(&self, attempt: &Attempt<'_>, miss: &Miss, read_repeated: bool) -> Failed {
+        let mut avoid = attempt.avoid.clone();
+        avoid.extend(miss.tunnel);
+        let method = &attempt.normal.method;
+        let read = *method == http::Method::GET || *method == http::Method::HEAD;
+        Failed {
+            reason: miss.reason,
+            delivery: miss.judgement.delivery,
+            body_kept: attempt.upload.is_kept() && matches!(miss.finish, Finish::App(_)),
+            other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
+            reused: miss.reused,
+            declared_read: attempt.route.settings.repeat_reads && read,
+            read_repeated,
+        }
+    }
+
+    fn failure(&self, attempt: &Attempt<'_>, miss: &Miss) -> Failure {
+        let code = match miss.finish {
+            Finish::Window(_) => Code::BhAppTimeout,
+            Finish::App(AppFault::BadHttp(_)) => Code::BhAppBroken,
+            Finish::App(AppFault::Ended(_)) | Finish::Complete | Finish::ClientLeft => {
+                match miss.judgement.delivery {
+                    Delivery::Delivered => Code::BhAppBroken,
+                    Delivery::NotDelivered | Delivery::Unknown => Code::BhAppStarting,
+                }
+            }
+            Finish::Upload(UploadFault::TooLarge(_)) => Code::BodyTooLarge,
+            Finish::Upload(UploadFault::Client(ClientFault::TooSlow)) => Code::ClientTimeout,
+            Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
+                Code::BadRequest
+            }
+        };
+        let failure = Failure::judged(code, miss.reason, miss.judgement);
+        match miss.finish {
+            Finish::Window(window) => failure.with_window(window),
+            Finish::App(AppFault::BadHttp(what)) => failure.with_detail(what),
+            Finish::Upload(UploadFault::TooLarge(limit)) => {
+                failure.with_detail(format!("max_body is {limit} bytes"))
+            }
+            Finish::Upload(UploadFault::Client(fault)) => failure.with_detail(fault.to_string()),
+            Finish::App(AppFault::Ended(_)) | Finish::Complete | Finish::ClientLeft => {
+                self.with_run(failure, attempt)
+            }
+        }
+    }
+
+    /// A repeated refusal says since when and how often, so that a crash at boot does not look like
+    /// a start for ever.
+    fn with_run(&self, failure: Failure, attempt: &Attempt<'_>) -> Failure {
+        match attempt.app.refusals().filter(|run| run.count > 1) {
+            Some(run) => {
+                let detail = format!(
+                    "refused {} times since {}",
+                    run.count,
+                    self.clock.stamp(run.since)
+                );
+                failure.with_detail(detail)
+            }
+            None => failure,
+        }
+    }
+}
+
+/// GO rule: on a fresh connection these wait for OPENED before their first byte.
+fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
+    let by_route = match attempt.route.settings.go {
+        Go::Always => true,
+        Go::Unsafe => !attempt.normal.method.is_safe(),
+        Go::Never => false,
+    };
+    by_route || shape.expect_continue
+}
+
+fn reason(finish: Finish, judgement: Judgement) -> Reason {
+    match finish {
+        Finish::Window(WindowKind::FirstFrame) => Reason::FirstFrame,
+        Finish::Window(WindowKind::Stall) => Reason::Stall,
+        Finish::App(AppFault::BadHttp(_)) => Reason::BadHttp,
+        Finish::App(AppFault::Ended(ended)) => match evidence::reason(ended) {
+            Reason::ClosedBeforeHead if judgement.delivery == Delivery::Delivered => {
+                Reason::AppClosed
+            }
+            reason => reason,
+        },
+        Finish::Upload(UploadFault::TooLarge(_)) => Reason::BodyLimit,
+        Finish::Upload(UploadFault::Client(ClientFault::TooSlow)) => Reason::ClientTimeout,
+        Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
+            Reason::BadRequest
+        }
+        Finish::Complete | Finish::ClientLeft => Reason::Internal,
+    }
+}

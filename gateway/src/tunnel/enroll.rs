@@ -1,0 +1,232 @@
+//! An agent from its first byte to the end of its tunnel: handshake, registry, news, removal.
+//!
+//! One call serves one carrier and ends with it. Handshakes run concurrently and within a deadline,
+//! never in an accept loop. Invariant: a tunnel stands in the registry exactly while its driver runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bridgehead_protocol::conn::{Settings, Side};
+use bridgehead_protocol::handshake::{Admitted, AwaitHello, Terms, check_apps};
+use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
+use bridgehead_protocol::io::shake::{self, ShakeError};
+use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
+use bridgehead_protocol::wire::{AppOffer, GoAwayReason, Refuse, RefuseCode, ResumeTicket};
+use bytes::BytesMut;
+use zeroize::Zeroizing;
+
+use super::live::{LiveTunnel, NewTunnel, Tunnels};
+use super::pool::PoolLimits;
+use super::token::Tokens;
+use crate::clock::Clock;
+use crate::shutdown::Signal;
+use crate::telemetry::labels::{self, HandshakeResult, TunnelState};
+use crate::telemetry::metrics::Metrics;
+
+/// How often kept connections are looked at; a fraction of their shortest idle time.
+const REAP_EVERY: Duration = Duration::from_millis(500);
+/// Time an agent has for finishing after it was replaced or the gateway began to drain.
+const FINISH_WITHIN: Duration = Duration::from_secs(30);
+
+/// Told which apps an agent offers, whenever that changes.
+pub type OnOffer = Box<dyn Fn(&[AppOffer]) + Send + Sync>;
+
+/// What every enrolment needs; one per gateway.
+pub struct Enroll {
+    /// The registry.
+    pub tunnels: Arc<Tunnels>,
+    /// Valid tokens now.
+    pub tokens: Arc<ArcSwap<Tokens>>,
+    /// What the gateway says of itself.
+    pub terms: Terms,
+    /// Numbers of every tunnel.
+    pub settings: Settings,
+    /// Bounds of each tunnel's kept connections.
+    pub pool: PoolLimits,
+    /// Longest handshake.
+    pub handshake: Duration,
+    /// The process's clock.
+    pub clock: Clock,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+    /// Routes learn about apps here.
+    pub on_offer: OnOffer,
+}
+
+impl Enroll {
+    /// Serves one carrier to its end. `token`: what a WebSocket's request brought.
+    pub async fn serve(
+        &self,
+        mut carrier: Carrier,
+        peer: std::net::SocketAddr,
+        token: Option<Zeroizing<String>>,
+        shutdown: Signal,
+    ) {
+        let mut buffer = BytesMut::new();
+        let admitted = match self
+            .shake(&mut carrier, &mut buffer, token, &shutdown)
+            .await
+        {
+            Ok(admitted) => admitted,
+            Err(error) => {
+                self.metrics.handshake(handshake_result(&error));
+                tracing::info!(%peer, %error, "agent not let in");
+                return;
+            }
+        };
+        self.metrics.handshake(HandshakeResult::Accepted);
+        let _carriers = self.metrics.carrier(carrier_label(carrier.kind()));
+        let reason = self.run(carrier, buffer, admitted, peer, shutdown).await;
+        tracing::debug!(%peer, %reason, "carrier ended");
+    }
+
+    async fn shake(
+        &self,
+        carrier: &mut Carrier,
+        buffer: &mut BytesMut,
+        token: Option<Zeroizing<String>>,
+        shutdown: &Signal,
+    ) -> Result<Admitted, ShakeError> {
+        let until = shake::deadline(self.handshake);
+        let waiting = token.map_or_else(AwaitHello::new, AwaitHello::with_header_token);
+        let tokens = self.tokens.load_full();
+        let applicant = shake::receive(carrier, buffer, waiting, &*tokens, until).await?;
+        if shutdown.is_draining() {
+            let draining = Refuse::of(
+                RefuseCode::Draining,
+                "this gateway is draining; dial another one",
+            );
+            return Err(shake::refuse(carrier, draining, until).await);
+        }
+        let ticket = ResumeTicket {
+            tunnel: rand::random(),
+            secret: rand::random(),
+            epoch: 1,
+        };
+        shake::admit(carrier, applicant, &self.terms, ticket, until).await
+    }
+
+    async fn run(
+        &self,
+        carrier: Carrier,
+        leftover: BytesMut,
+        admitted: Admitted,
+        peer: std::net::SocketAddr,
+        shutdown: Signal,
+    ) -> CloseReason {
+        let kind = carrier.kind();
+        let (tunnel, driver) = Tunnel::new(
+            Side::Gateway,
+            self.settings,
+            admitted.limits,
+            carrier,
+            leftover,
+            self.clock.moments(),
+        );
+        let new = NewTunnel {
+            id: format!("{:032x}", admitted.ticket.tunnel).into(),
+            identity: admitted.identity,
+            instance: admitted.instance,
+            scope: admitted.scope,
+            carrier: kind.as_str(),
+            peer,
+            tunnel,
+            pool: self.pool,
+        };
+        let (live, replaced) = self.tunnels.add(new, &admitted.apps);
+        for old in replaced {
+            tracing::info!(
+                agent = &*old.agent,
+                tunnel = &*old.id,
+                "replaced by a newer instance"
+            );
+            old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
+        }
+        (self.on_offer)(&admitted.apps);
+        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, "tunnel up");
+        let gauge = self.metrics.tunnel(TunnelState::Live);
+        let reason = tokio::select! {
+            biased;
+            reason = driver => reason,
+            reason = self.attend(&live, shutdown) => reason,
+        };
+        drop(gauge);
+        self.tunnels.remove(live.number);
+        live.pool.reap(self.clock.now(), true);
+        tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
+        reason
+    }
+
+    /// News of the tunnel and the care of its pool; ends only after the tunnel has.
+    async fn attend(&self, live: &Arc<LiveTunnel>, mut shutdown: Signal) -> CloseReason {
+        let mut reap = tokio::time::interval(REAP_EVERY);
+        let (mut told, mut closed) = (false, false);
+        let mut end = shutdown.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = shutdown.draining(), if !told => {
+                    told = true;
+                    live.tunnel.drain(GoAwayReason::Draining, FINISH_WITHIN);
+                }
+                () = end.forced(), if !closed => {
+                    closed = true;
+                    live.tunnel.close();
+                }
+                notice = live.tunnel.notice() => match notice {
+                    None => return live.tunnel.closed().await,
+                    Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
+                    Some(Notice::GoAway { reason, .. }) => {
+                        tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
+                        live.pool.reap(self.clock.now(), true);
+                    }
+                },
+                _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),
+            }
+        }
+    }
+
+    fn take_apps(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {
+        if let Err(refuse) = check_apps(apps, &live.scope) {
+            tracing::warn!(
+                agent = &*live.agent,
+                tunnel = &*live.id,
+                reason = refuse.text,
+                "agent offers what it may not"
+            );
+            live.tunnel
+                .drain(GoAwayReason::ProtocolError, Duration::ZERO);
+            live.tunnel.close();
+            return;
+        }
+        self.tunnels.offer(live, apps);
+        (self.on_offer)(apps);
+    }
+}
+
+fn handshake_result(error: &ShakeError) -> HandshakeResult {
+    match error {
+        ShakeError::TimedOut => HandshakeResult::TimedOut,
+        ShakeError::Ended | ShakeError::Io(_) => HandshakeResult::Closed,
+        ShakeError::Wire(_) | ShakeError::Client(_) => HandshakeResult::Malformed,
+        ShakeError::Refused(refuse) => match refuse.code {
+            RefuseCode::Unauthorized | RefuseCode::ScopeDenied => HandshakeResult::Denied,
+            RefuseCode::Malformed => HandshakeResult::Malformed,
+            RefuseCode::VersionUnsupported
+            | RefuseCode::ResumeGone
+            | RefuseCode::StaleEpoch
+            | RefuseCode::Busy
+            | RefuseCode::Draining => HandshakeResult::Refused,
+        },
+    }
+}
+
+const fn carrier_label(kind: CarrierKind) -> labels::CarrierKind {
+    match kind {
+        CarrierKind::Tls => labels::CarrierKind::Tls,
+        CarrierKind::Tcp => labels::CarrierKind::Tcp,
+        CarrierKind::Wss => labels::CarrierKind::Wss,
+        CarrierKind::Ws => labels::CarrierKind::Ws,
+    }
+}

@@ -1,0 +1,125 @@
+//! Which tokens are valid: a snapshot made from the configuration.
+//!
+//! Looked up by the id part, compared in constant time by the hash; says that a token expired only
+//! to whoever holds its secret.
+
+use std::collections::HashMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bridgehead_protocol::handshake::{Denied, Grant, Scope, Token, TokenHash, TokenVerifier};
+
+use crate::config::AgentEntry;
+
+struct Key {
+    subject: String,
+    hash: TokenHash,
+    scope: Scope,
+    expires: Option<SystemTime>,
+}
+
+/// All tokens of a configuration.
+#[derive(Default)]
+pub struct Tokens {
+    /// Looked up, never iterated.
+    keys: HashMap<String, Key>,
+}
+
+impl Tokens {
+    /// The tokens of `agents`. Key ids are unique; the configuration has seen to that.
+    #[must_use]
+    pub fn new(agents: &[AgentEntry]) -> Self {
+        let keys = agents.iter().flat_map(|agent| {
+            agent.keys.iter().map(|key| {
+                let expires = key
+                    .expires
+                    .map(|second| UNIX_EPOCH + Duration::from_secs(second));
+                let scope = Scope::new(agent.apps.clone());
+                let entry = Key {
+                    subject: agent.id.clone(),
+                    hash: key.hash.clone(),
+                    scope,
+                    expires,
+                };
+                (key.id.clone(), entry)
+            })
+        });
+        Self {
+            keys: keys.collect(),
+        }
+    }
+
+    fn verify_at(&self, token: &Token, now: SystemTime) -> Result<Grant, Denied> {
+        let key = self.keys.get(token.key_id()).ok_or(Denied::Unknown)?;
+        if !key.hash.matches(token) {
+            return Err(Denied::Unknown);
+        }
+        if key.expires.is_some_and(|expires| expires <= now) {
+            return Err(Denied::Expired);
+        }
+        Ok(Grant {
+            subject: key.subject.clone(),
+            scope: key.scope.clone(),
+        })
+    }
+}
+
+impl TokenVerifier for Tokens {
+    fn verify(&self, token: &Token) -> Result<Grant, Denied> {
+        self.verify_at(token, SystemTime::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::config::{AgentKey, AppPattern};
+
+    fn tokens(token: &Token, expires: Option<u64>) -> Tokens {
+        Tokens::new(&[AgentEntry {
+            id: "edge-1".into(),
+            keys: vec![AgentKey {
+                id: token.key_id().into(),
+                hash: token.hash(),
+                expires,
+            }],
+            apps: vec![AppPattern::parse("shop-*").unwrap()],
+        }])
+    }
+
+    #[test]
+    fn a_valid_token_speaks_for_its_agent_within_its_scope() {
+        let token = Token::generate("k1", &[7; 32]).unwrap();
+        let grant = tokens(&token, None).verify_at(&token, UNIX_EPOCH).unwrap();
+        assert_eq!(grant.subject, "edge-1");
+        assert!(grant.scope.covers("shop-1") && !grant.scope.covers("demo"));
+    }
+
+    #[test]
+    fn a_wrong_secret_and_an_unknown_key_are_not_told_apart() {
+        let (token, other) = (
+            Token::generate("k1", &[7; 32]).unwrap(),
+            Token::generate("k1", &[8; 32]).unwrap(),
+        );
+        let unknown = Token::generate("k2", &[7; 32]).unwrap();
+        let tokens = tokens(&token, Some(0));
+        assert_eq!(
+            tokens.verify_at(&other, UNIX_EPOCH).unwrap_err(),
+            Denied::Unknown
+        );
+        assert_eq!(
+            tokens.verify_at(&unknown, UNIX_EPOCH).unwrap_err(),
+            Denied::Unknown
+        );
+    }
+
+    #[test]
+    fn a_token_is_refused_from_its_expiry_on() {
+        let token = Token::generate("k1", &[7; 32]).unwrap();
+        let tokens = tokens(&token, Some(100));
+        let at = |second| tokens.verify_at(&token, UNIX_EPOCH + Duration::from_secs(second));
+        assert!(at(99).is_ok());
+        assert_eq!(at(100).unwrap_err(), Denied::Expired);
+    }
+}

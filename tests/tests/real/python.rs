@@ -1,0 +1,206 @@
+//! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, `http.server`, and gRPC.
+
+use std::process::Command;
+
+use bridgehead_tests::client::H1;
+use bridgehead_tests::wait;
+use bridgehead_tests::world::setup;
+use bridgehead_tests::ws::{self, Message};
+use futures_util::{SinkExt, StreamExt};
+
+use crate::setup::{Real, behind, client, free_port, needs, python, source};
+
+fn module(python: &std::path::Path, args: &[&str]) -> Command {
+    let mut command = Command::new(python);
+    command
+        .args(args)
+        .current_dir(source(""))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONUNBUFFERED", "1");
+    command
+}
+
+async fn fastapi(python: &std::path::Path) -> Real {
+    let port = free_port();
+    let args = [
+        "-m",
+        "uvicorn",
+        "fastapi_app:app",
+        "--port",
+        &port.to_string(),
+        "--log-level",
+        "warning",
+    ];
+    behind(setup(), module(python, &args), port, "http").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fastapi_takes_an_upload() {
+    let python = needs!(python());
+    let real = fastapi(&python).await;
+    let content = vec![b'z'; 3_000_000];
+    let mut body =
+        b"--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.bin\"\r\n\r\n"
+            .to_vec();
+    body.extend(&content);
+    body.extend(b"\r\n--edge--\r\n");
+    let fields = [("Content-Type", "multipart/form-data; boundary=edge")];
+    let answer = real
+        .world
+        .h1()
+        .await
+        .ask("POST", "/upload", &real.world.host("demo"), &fields, &body)
+        .await;
+    let json = answer.json();
+    assert_eq!(
+        (json["name"].as_str(), json["size"].as_u64()),
+        (Some("a.bin"), Some(3_000_000)),
+        "{json}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fastapi_streams_each_piece_before_the_next_is_asked_for() {
+    let python = needs!(python());
+    let real = fastapi(&python).await;
+    let host = real.world.host("demo");
+    let mut client = real.world.h1().await;
+    client.request("GET", "/stream", &host, &[], b"").await;
+    assert_eq!(client.read_head().await.expect("a head").status, 200);
+    for n in 0..5 {
+        real.world
+            .h1()
+            .await
+            .ask("POST", "/next", &host, &[], b"")
+            .await;
+        let piece = wait::within(wait::SOON, "a piece", client.read_chunk())
+            .await
+            .expect("a chunk");
+        assert_eq!(String::from_utf8_lossy(&piece), format!("piece {n}\n"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fastapi_speaks_websocket() {
+    let python = needs!(python());
+    let real = fastapi(&python).await;
+    let connected = ws::connect(real.world.places.public, &real.world.host("demo"), "/ws").await;
+    let (mut socket, _) = connected.expect("the handshake passes");
+    for message in [Message::text("hello"), Message::binary(vec![0, 1, 255])] {
+        socket.send(message.clone()).await.expect("it is sent");
+        let next = wait::within(wait::SOON, "an echo", socket.next()).await;
+        assert_eq!(next.expect("a message").expect("no error"), message);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fastapi_s_own_errors_pass_untouched() {
+    let python = needs!(python());
+    let real = fastapi(&python).await;
+    let answer = real.world.get("/teapot").await;
+    assert_eq!(
+        (answer.status, answer.json()["detail"].as_str()),
+        (418, Some("short and stout"))
+    );
+    let answer = real.world.get("/crash").await;
+    assert_eq!(
+        (answer.status, answer.text().as_str()),
+        (500, "Internal Server Error")
+    );
+    assert!(!answer.made_by_gateway());
+}
+
+/// Servers that serve one connection at a time: no spare or lingering connection may lock others out.
+async fn many_clients(real: &Real) {
+    let mut asks = tokio::task::JoinSet::new();
+    for n in 0..16 {
+        let (addr, host) = (real.world.places.public, real.world.host("demo"));
+        asks.spawn(async move {
+            let body = format!("client {n}");
+            let answer = H1::connect(addr)
+                .await
+                .ask("POST", "/echo", &host, &[], body.as_bytes())
+                .await;
+            assert_eq!((answer.status, answer.text()), (200, body));
+        });
+    }
+    let all = wait::within(wait::SOON * 2, "every client being served", asks.join_all()).await;
+    assert_eq!(all.len(), 16);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gunicorns_sync_worker_serves_many_clients_one_at_a_time() {
+    let python = needs!(python());
+    let port = free_port();
+    let bind = format!("127.0.0.1:{port}");
+    let args = [
+        "-m",
+        "gunicorn",
+        "--workers",
+        "1",
+        "--worker-class",
+        "sync",
+        "--bind",
+        &bind,
+        "wsgi_app:app",
+    ];
+    let real = behind(setup(), module(&python, &args), port, "http").await;
+    many_clients(&real).await;
+    let answer = real.world.get("/large").await;
+    assert_eq!(answer.body.len(), 2_000_000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_server_serves_many_clients_one_at_a_time() {
+    let python = needs!(python());
+    let port = free_port();
+    let real = behind(
+        setup(),
+        module(&python, &["plain_server.py", &port.to_string()]),
+        port,
+        "http",
+    )
+    .await;
+    many_clients(&real).await;
+    let answer = real.world.get("/wsgi_app.py").await;
+    let file = std::fs::read(source("wsgi_app.py")).expect("the file is there");
+    assert_eq!((answer.status, answer.body == file), (200, true));
+    assert_eq!(real.world.get("/absent").await.status, 404);
+    let head = real.world.ask("HEAD", "/wsgi_app.py", b"").await;
+    assert_eq!(
+        head.header("content-length"),
+        Some(file.len().to_string().as_str())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
+    let python = needs!(python());
+    let port = free_port();
+    let server = module(&python, &["grpc_server.py", &port.to_string()]);
+    let setup = setup().app("demo", "protocol = \"h2c\"");
+    let real = behind(setup, server, port, "h2c").await;
+    let target = real.world.places.public.to_string();
+    let said = client(
+        "the gRPC client",
+        module(
+            &python,
+            &["grpc_client.py", &target, &real.world.host("demo")],
+        ),
+    );
+    for shape in [
+        "unary",
+        "server stream",
+        "client stream",
+        "both ways",
+        "trailers",
+        "error",
+        "deadline",
+        "cancel",
+    ] {
+        assert!(
+            said.contains(&format!("ok {shape}\n")),
+            "{shape} is missing: {said}"
+        );
+    }
+}
