@@ -51,7 +51,7 @@ pub struct ConnectionArgs {
     /// TOML file with the same settings; flags and environment come first.
     #[arg(long, env = "BH_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the gateway is: tls://HOST:PORT, wss://HOST[:PORT][/path], tcp://… or ws://…; may be repeated.
+    /// Where the gateway is: `tls://HOST:PORT`, `wss://HOST`, `tcp://…` or `ws://…`; may be repeated.
     #[arg(long, env = "BH_GATEWAY", value_name = "URL", value_delimiter = ',')]
     pub gateway: Vec<String>,
     /// File that holds the token; read again at every dial. BH_TOKEN holds the token itself.
