@@ -5,9 +5,16 @@
 //! goes to a [`Corridor`] with the two halves of its exchange, and a request that is no request is
 //! handed to [`Corridor::refuse`], so that every answer is made in one place.
 
+pub mod gate;
+pub mod http;
 pub mod http1;
 pub mod http2;
 pub mod limits;
+pub mod listener;
+pub mod opening;
+mod prefixed;
+pub mod proxy_header;
+pub mod tcp;
 #[cfg(test)]
 mod testing;
 mod transport;
