@@ -3,9 +3,10 @@
 //! Owns names and help only. What values mean is `config::parse`'s.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 /// Connects your app to a Bridgehead gateway: dials out, copies bytes, keeps count.
@@ -50,7 +51,7 @@ pub struct ConnectionArgs {
     /// TOML file with the same settings; flags and environment come first.
     #[arg(long, env = "BH_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the gateway is: tls://HOST:PORT, wss://HOST[:PORT][/path], tcp://… or ws://…; may be repeated.
+    /// Where the gateway is: `tls://HOST:PORT`, `wss://HOST`, `tcp://…` or `ws://…`; may be repeated.
     #[arg(long, env = "BH_GATEWAY", value_name = "URL", value_delimiter = ',')]
     pub gateway: Vec<String>,
     /// File that holds the token; read again at every dial. BH_TOKEN holds the token itself.
@@ -182,10 +183,39 @@ impl From<CheckArgs> for RunArgs {
     }
 }
 
+/// clap's message about a mistake, on one line.
+#[must_use]
+pub fn mistake(error: &clap::Error) -> String {
+    let text = error.render().to_string();
+    // The first paragraph says what is wrong; usage and tips follow.
+    let paragraph = text.lines().take_while(|line| !line.is_empty());
+    let words: Vec<&str> = paragraph.flat_map(str::split_whitespace).collect();
+    let said = words.join(" ");
+    let said = said.strip_prefix("error: ").unwrap_or(&said);
+    format!("{said}; see `bh-agent --help`")
+}
+
+/// Writes the completion script for a shell.
+///
+/// # Errors
+/// What the system says.
+pub fn write_completions(shell: Shell, out: &mut dyn io::Write) -> io::Result<()> {
+    // The library panics when its writer fails, as a pipe whose reader has gone does.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "bh-agent", &mut script);
+    out.write_all(&script)
+}
+
+/// Writes the man pages into a folder.
+///
+/// # Errors
+/// What the system says.
+pub fn write_man(dir: &Path) -> io::Result<()> {
+    clap_mangen::generate_to(Cli::command(), dir)
+}
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
@@ -225,5 +255,30 @@ mod tests {
         let run = RunArgs::from(http);
         assert_eq!(run.app, ["demo=3000"]);
         assert_eq!(run.command, ["npm", "run", "--x"]);
+    }
+
+    #[test]
+    fn a_mistake_is_one_line_that_names_it() {
+        for (line, named) in [
+            (&["bh-agent", "run", "--nonsense"][..], "'--nonsense'"),
+            (&["bh-agent", "http", "3000"], "--name"),
+            (&["bh-agent", "dance"], "'dance'"),
+            (&["bh-agent", "run", "--log", "xml"], "'xml'"),
+        ] {
+            let said = mistake(&Cli::try_parse_from(line).expect_err(named));
+            assert!(said.contains(named) && !said.contains('\n'), "{said}");
+        }
+    }
+
+    #[test]
+    fn there_is_a_man_page_for_each_command() {
+        let folder = tempfile::tempdir().expect("folder");
+        write_man(folder.path()).expect("pages");
+        for page in ["bh-agent.1", "bh-agent-run.1", "bh-agent-check.1"] {
+            assert!(folder.path().join(page).exists(), "{page}");
+        }
+        let mut script = Vec::new();
+        write_completions(Shell::Bash, &mut script).expect("script");
+        assert!(String::from_utf8_lossy(&script).contains("--token-file"));
     }
 }

@@ -10,7 +10,6 @@ use bridgehead_protocol::handshake::IntroductionError;
 use bridgehead_protocol::io::tls::TlsError;
 use bridgehead_protocol::wire::Refuse;
 
-use crate::carrier::dial::DialError;
 use crate::config::ConfigError;
 
 /// How a run ended that did not fail.
@@ -31,12 +30,6 @@ pub enum AgentError {
     /// The apps or the agent id would be accepted by no gateway.
     #[error(transparent)]
     Introduction(#[from] IntroductionError),
-    /// The gateway refuses this agent for good.
-    #[error("the gateway refuses this agent: {text}{hint}", text = one_line(&.0.text), hint = hint(.0))]
-    Refused(Refuse),
-    /// No gateway can be dialled with this set-up.
-    #[error(transparent)]
-    Dial(#[from] DialError),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
@@ -74,15 +67,20 @@ impl AgentError {
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_)
-            | Self::Introduction(_)
-            | Self::Refused(_)
-            | Self::Dial(_)
-            | Self::Tls(_)
-            | Self::Start { .. } => 2,
+            Self::Config(_) | Self::Introduction(_) | Self::Tls(_) | Self::Start { .. } => 2,
             Self::Health { .. } | Self::System { .. } | Self::Check(_) => 1,
         }
     }
+}
+
+/// A gateway's refusal as one line, with what the operator can do about it.
+#[must_use]
+pub fn refusal(refuse: &Refuse) -> String {
+    format!(
+        "the gateway refuses this agent: {}{}",
+        one_line(&refuse.text),
+        hint(refuse)
+    )
 }
 
 /// What the operator can do about a refusal.
@@ -119,10 +117,8 @@ mod tests {
             retry_after: Duration::ZERO,
             text: "unknown\r\nkey \u{1b}[31m".to_owned(),
         };
-        let error = AgentError::Refused(refuse);
-        let said = error.to_string();
+        let said = refusal(&refuse);
         assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
         assert!(said.contains("bh-gateway token new"), "{said}");
-        assert_eq!(error.exit_code(), 2);
     }
 }

@@ -12,7 +12,7 @@
 //! | [`serve`] | one task per stream: copy, count, conclude |
 //! | [`app`] | connections to the app, its health, its process |
 //! | [`telemetry`] | log, health endpoint |
-//! | [`control`], [`signals`] | how it is told to stop |
+//! | [`control`], [`signals`], [`limits`] | how it is told to stop; the process around it |
 //! | [`wiring`] | puts it all together and runs it |
 
 #![forbid(unsafe_code)]
@@ -23,6 +23,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod error;
+pub mod limits;
 pub mod serve;
 pub mod session;
 pub mod signals;

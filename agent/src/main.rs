@@ -1,37 +1,51 @@
 //! `bh-agent`: reads the command line, runs what it names, and turns the result into an exit code.
 
-use std::path::Path;
+use std::io::Write;
 use std::process::ExitCode;
 
-use bridgehead_agent::cli::{Cli, Command, RunArgs};
+use bridgehead_agent::cli::{self, Cli, Command, RunArgs};
 use bridgehead_agent::config::parse::{Settings, settings};
 use bridgehead_agent::control::control;
 use bridgehead_agent::error::{AgentError, Outcome};
+use bridgehead_agent::limits;
 use bridgehead_agent::signals::{Passing, listen};
 use bridgehead_agent::telemetry::{Readiness, log};
 use bridgehead_agent::wiring;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 
 fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            eprintln!("bh-agent: {}", cli::mistake(&error));
+            return ExitCode::from(2);
+        }
+        // Help and version, as they are.
+        Err(asked) => {
+            // Nobody is left to be told if the reader is gone.
+            drop(asked.print());
+            return ExitCode::SUCCESS;
+        }
+    };
+    let done = match cli.command {
         Command::Run(args) => run(args),
         Command::Http(args) => run(args.into()),
         Command::Check(args) => check(args.into()),
         Command::Completions { shell } => {
-            clap_complete::generate(
-                shell,
-                &mut Cli::command(),
-                "bh-agent",
-                &mut std::io::stdout(),
-            );
-            Ok(ExitCode::SUCCESS)
+            written(cli::write_completions(shell, &mut std::io::stdout()))
         }
-        Command::Man { dir } => man(&dir),
+        Command::Man { dir } => written(cli::write_man(&dir)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("bh-agent: {error}");
         ExitCode::from(error.exit_code())
     })
+}
+
+fn written(done: std::io::Result<()>) -> Result<ExitCode, AgentError> {
+    let what = "the output cannot be written";
+    done.map(|()| ExitCode::SUCCESS)
+        .map_err(|error| AgentError::System { what, error })
 }
 
 fn read(args: RunArgs) -> Result<Settings, AgentError> {
@@ -52,6 +66,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, AgentError>>) -> Result<T, A
 fn run(args: RunArgs) -> Result<ExitCode, AgentError> {
     let Settings { run: options, log } = read(args)?;
     log::start(&log)?;
+    limits::raise_descriptors();
     let passing = match options.command.is_empty() {
         true => Passing::Nowhere,
         false => Passing::ToApp,
@@ -72,20 +87,15 @@ fn run(args: RunArgs) -> Result<ExitCode, AgentError> {
     })
 }
 
-fn check(args: RunArgs) -> Result<ExitCode, AgentError> {
+fn check(mut args: RunArgs) -> Result<ExitCode, AgentError> {
+    // The findings say it all; the log would say it twice.
+    args.connection.log_level.get_or_insert("error".to_owned());
     let Settings { run: options, log } = read(args)?;
     log::start(&log)?;
     let findings = block_on(wiring::check::check(options))?;
-    print!("{}", findings.text());
+    drop(std::io::stdout().write_all(findings.text().as_bytes()));
     match findings.faults() {
         0 => Ok(ExitCode::SUCCESS),
         faults => Err(AgentError::Check(faults)),
     }
-}
-
-fn man(dir: &Path) -> Result<ExitCode, AgentError> {
-    let what = "the man pages cannot be written";
-    clap_mangen::generate_to(Cli::command(), dir)
-        .map_err(|error| AgentError::System { what, error })?;
-    Ok(ExitCode::SUCCESS)
 }

@@ -25,9 +25,9 @@ use crate::telemetry::health::HealthListener;
 use agent::Agent;
 use slot::Slot;
 
-/// Runs an agent until it is told to stop, its app's process ends, or the gateway refuses it for good.
+/// Runs an agent until it is told to stop or its app's process ends.
 ///
-/// A gateway that is away is no reason to end: it is dialled for ever. `readiness` counts the tunnels
+/// A gateway that is away, or does not know the token (yet), is no reason to end: it is dialled for ever. `readiness` counts the tunnels
 /// that are up, for whoever wants to look.
 ///
 /// # Errors
@@ -50,6 +50,12 @@ pub async fn run(
         false => AppHealth::Starting,
     };
     let agent = Arc::new(Agent::build(options, start, readiness)?);
+    tracing::info!(
+        agent = agent.options.agent,
+        version = env!("CARGO_PKG_VERSION"),
+        count = agent.options.apps.len(),
+        "agent starts"
+    );
     let process = start_app(&agent)?;
     let mut background = JoinSet::new();
     background.spawn(probe::watch(Arc::clone(&agent.apps)));
@@ -81,7 +87,7 @@ struct Running {
     agent: Arc<Agent>,
     control: Control,
     process: Option<AppProcess>,
-    slots: JoinSet<Result<(), AgentError>>,
+    slots: JoinSet<()>,
     /// Stops the slots: when asked from outside, or because the app's process ended.
     inner: Handle,
     ended: Option<u8>,
@@ -94,7 +100,7 @@ enum Woken {
     StopNow,
     Drain,
     AppEnded(u8),
-    Slot(Option<Result<Result<(), AgentError>, JoinError>>),
+    Slot(Option<Result<(), JoinError>>),
 }
 
 impl Running {
@@ -128,7 +134,7 @@ impl Running {
                     self.drain();
                 }
                 Woken::Slot(None) => break,
-                Woken::Slot(Some(Ok(done))) => done?,
+                Woken::Slot(Some(Ok(()))) => {}
                 Woken::Slot(Some(Err(error))) => {
                     let error = std::io::Error::other(error);
                     let what = "a task of the agent failed";
@@ -203,3 +209,6 @@ impl Running {
         Ok(Outcome::Stopped)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,13 @@ const PROBE_SLOW: Duration = Duration::from_secs(2);
 /// How long an app elsewhere is probed fast.
 const FAST_FOR: Duration = Duration::from_secs(60);
 
+/// An app that the agent started and whose port does not open for this long is called failing: a crash
+/// at boot must not look like a start for ever.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// Pause between two reports of one run of refusals.
+const REMIND_EACH: Duration = Duration::from_secs(60);
+
 /// Where the app is, which decides how often it may be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
@@ -46,6 +53,8 @@ pub enum Change {
     Ready(Option<Refusals>),
     /// The app stopped answering.
     Failing(Refusals),
+    /// It still does not; for the log, there is nothing new to announce.
+    StillFailing(Refusals),
 }
 
 /// Health of one app as seen by this agent.
@@ -56,6 +65,7 @@ pub struct Health {
     refusals: Option<Refusals>,
     watched_since: Moment,
     last_look: Option<Moment>,
+    last_told: Moment,
 }
 
 impl Health {
@@ -68,6 +78,7 @@ impl Health {
             refusals: None,
             watched_since: now,
             last_look: None,
+            last_told: now,
         }
     }
 
@@ -118,15 +129,22 @@ impl Health {
         run.count += 1;
         run.last = reason;
         let run = *run;
-        // An app that the agent just started is not failing because its port is not open yet.
-        if matches!(
-            self.state,
-            AppHealth::Failing | AppHealth::Starting | AppHealth::Draining
-        ) {
-            return None;
+        match self.state {
+            AppHealth::Draining => return None,
+            // It was just started: its port may open late.
+            AppHealth::Starting if now.since(run.since) < START_LIMIT => return None,
+            AppHealth::Failing => {
+                if now.since(self.last_told) < REMIND_EACH {
+                    return None;
+                }
+                self.last_told = now;
+                return Some(Change::StillFailing(run));
+            }
+            AppHealth::Starting | AppHealth::Unknown | AppHealth::Ready => {}
         }
         self.state = AppHealth::Failing;
         self.watched_since = now;
+        self.last_told = now;
         Some(Change::Failing(run))
     }
 
@@ -221,6 +239,43 @@ mod tests {
             health.connected(at(10)),
             Some(Change::Ready(Some(_)))
         ));
+    }
+
+    #[test]
+    fn an_app_that_never_opens_its_port_is_called_failing_after_a_minute() {
+        let mut health = Health::new(at(0), AppHealth::Starting, Distance::Local);
+        for second in 0..60 {
+            assert_eq!(health.failed(at(second * 1000), REFUSED), None);
+        }
+        let run = Refusals {
+            since: at(0),
+            count: 61,
+            last: REFUSED,
+        };
+        assert_eq!(
+            health.failed(at(60_000), REFUSED),
+            Some(Change::Failing(run))
+        );
+    }
+
+    #[test]
+    fn a_long_absence_is_told_once_a_minute_with_how_long_and_how_often() {
+        let mut health = unknown(Distance::Local);
+        let told: Vec<_> = (0..=180)
+            .filter_map(|s| health.failed(at(s * 1000), REFUSED))
+            .collect();
+        let run = |count| Refusals {
+            since: at(0),
+            count,
+            last: REFUSED,
+        };
+        let expected = [
+            Change::Failing(run(1)),
+            Change::StillFailing(run(61)),
+            Change::StillFailing(run(121)),
+            Change::StillFailing(run(181)),
+        ];
+        assert_eq!(told, expected);
     }
 
     #[test]

@@ -151,14 +151,24 @@ impl AppTable {
         kind: AppKind,
         deadline: Instant,
     ) -> Result<AppSocket, ConnectError> {
-        let app = self
-            .find(name)
-            .filter(|app| app.spec.target.kind == kind)
-            .ok_or_else(|| ConnectError {
-                reason: RefusedReason::NoSuchApp,
-                errno: 0,
-                text: format!("this agent has no app `{name}` of kind {kind:?}"),
-            })?;
+        let refused = |text: String| ConnectError {
+            reason: RefusedReason::NoSuchApp,
+            errno: 0,
+            text,
+        };
+        let Some(app) = self.find(name) else {
+            return Err(refused(format!("this agent has no app `{name}`")));
+        };
+        let own = app.spec.target.kind;
+        if own != kind {
+            let text = format!("the gateway speaks {kind:?} to app `{name}`, which speaks {own:?}");
+            tracing::warn!(
+                app = name,
+                error = text,
+                "gateway and agent disagree on an app"
+            );
+            return Err(refused(text));
+        }
         self.connect_app(app, deadline).await
     }
 
@@ -176,7 +186,9 @@ impl AppTable {
         });
         if let Some(change) = change {
             log(app, change, now, done.as_ref().err());
-            self.revision.send_modify(|revision| *revision += 1);
+            if !matches!(change, Change::StillFailing(_)) {
+                self.revision.send_modify(|revision| *revision += 1);
+            }
         }
         done
     }
@@ -195,9 +207,10 @@ fn log(app: &App, change: Change, now: Moment, error: Option<&ConnectError>) {
             let seconds = now.since(run.since).as_secs_f64();
             tracing::info!(app = %name, %addr, count = run.count, seconds, "app answers after refusals");
         }
-        Change::Failing(_) => {
+        Change::Failing(run) | Change::StillFailing(run) => {
             let error = error.map(ToString::to_string);
-            tracing::warn!(app = %name, %addr, error, "app does not answer");
+            let seconds = now.since(run.since).as_secs_f64();
+            tracing::warn!(app = %name, %addr, count = run.count, seconds, error, "app does not answer");
         }
     }
 }

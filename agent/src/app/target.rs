@@ -1,6 +1,7 @@
 //! Where an app listens, as its owner writes it.
 //!
-//! `3000` · `host:3000` · `http://host:3000` · `h2c://host:50051` · `https://host` · `unix:/path` · `tcp://host:5432`.
+//! `3000` · `host:3000` · `http://host:3000` · `h2c://host:50051` · `https://host` · `tcp://host:5432` ·
+//! `unix:/path` (HTTP/1.1), `h2c+unix:/path`, `tcp+unix:/path`.
 //! Pure: nothing is resolved or dialled here.
 
 use std::fmt;
@@ -92,8 +93,15 @@ impl Target {
     /// # Errors
     /// One sentence: what is wrong and what would be right.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if let Some(path) = text.strip_prefix("unix:") {
-            return Self::parse_unix(text, path);
+        let unix = [
+            ("unix:", AppKind::Http1),
+            ("h2c+unix:", AppKind::H2c),
+            ("tcp+unix:", AppKind::Tcp),
+        ];
+        for (scheme, kind) in unix {
+            if let Some(path) = text.strip_prefix(scheme) {
+                return Self::parse_unix(text, path, kind);
+            }
         }
         let (kind, tls, default_port, rest) = match text.split_once("://") {
             None => (AppKind::Http1, Tls::No, None, text),
@@ -140,7 +148,7 @@ impl Target {
     }
 
     #[cfg(unix)]
-    fn parse_unix(text: &str, path: &str) -> Result<Self, String> {
+    fn parse_unix(text: &str, path: &str, kind: AppKind) -> Result<Self, String> {
         let path = path.strip_prefix("//").unwrap_or(path);
         if path.is_empty() || path.contains('\0') {
             return Err(format!(
@@ -148,13 +156,13 @@ impl Target {
             ));
         }
         Ok(Self {
-            kind: AppKind::Http1,
+            kind,
             place: Place::Unix(PathBuf::from(path)),
         })
     }
 
     #[cfg(not(unix))]
-    fn parse_unix(text: &str, _path: &str) -> Result<Self, String> {
+    fn parse_unix(text: &str, _path: &str, _kind: AppKind) -> Result<Self, String> {
         Err(format!(
             "`{text}`: this system has no Unix sockets here; give a port"
         ))
@@ -206,7 +214,14 @@ impl fmt::Display for Target {
                 write!(f, "{scheme}://{host}:{port}")
             }
             #[cfg(unix)]
-            Place::Unix(path) => write!(f, "unix:{}", path.display()),
+            Place::Unix(path) => {
+                let scheme = match self.kind {
+                    AppKind::Http1 => "unix",
+                    AppKind::H2c => "h2c+unix",
+                    AppKind::Tcp => "tcp+unix",
+                };
+                write!(f, "{scheme}:{}", path.display())
+            }
         }
     }
 }
@@ -245,6 +260,8 @@ mod tests {
     fn a_unix_socket_is_a_path() {
         assert_eq!(shown("unix:/run/app.sock"), "unix:/run/app.sock");
         assert_eq!(shown("unix:///run/app.sock"), "unix:/run/app.sock");
+        assert_eq!(shown("h2c+unix:/run/app.sock"), "h2c+unix:/run/app.sock");
+        assert_eq!(shown("tcp+unix:/run/app.sock"), "tcp+unix:/run/app.sock");
         assert!(Target::parse("unix:").is_err());
     }
 

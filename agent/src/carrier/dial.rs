@@ -125,6 +125,7 @@ fn is_distrust(error: &io::Error) -> bool {
         matches!(
             error,
             CertificateError::UnknownIssuer
+                | CertificateError::BadSignature
                 | CertificateError::NotValidForName
                 | CertificateError::NotValidForNameContext { .. }
         )
@@ -133,7 +134,10 @@ fn is_distrust(error: &io::Error) -> bool {
 
 fn tls_hint(error: &io::Error) -> &'static str {
     match certificate_error(error) {
-        Some(CertificateError::UnknownIssuer) => "; if its CA is your own, name it with --ca",
+        // The latter: a root of the same name, but not the same key.
+        Some(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
+            "; if its CA is your own, name it with --ca"
+        }
         Some(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "; the certificate is for another host than --gateway names",

@@ -14,8 +14,8 @@
 //!
 //! Pure: events and `now` in, actions out by [`Session::poll_action`]. Must not dial, sleep or log.
 //! Invariants: at most one dial, one handshake and one serving tunnel at a time; retired tunnels are the
-//! runner's; after `Ended` there is no further action; nothing but `Stop`, or a permanent refusal or a
-//! mistake in the set-up of an agent that was never admitted, leads there.
+//! runner's; after `Ended` there is no further action; nothing but `Stop` leads there: a gateway
+//! that is away, or a token that it does not know yet, may be mended at any time without this agent.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,15 +24,6 @@ use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{GoAwayReason, Refuse};
 
 use super::backoff::{Backoff, CEILING};
-
-/// Whether the gateway has ever admitted this agent since its start, on any of its tunnels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Never: a permanent refusal is then a mistake in the set-up and ends the agent.
-    NeverAdmitted,
-    /// Before: a permanent refusal may be lifted again (a token put back), so the agent keeps asking.
-    AdmittedBefore,
-}
 
 /// Whether dialling again can help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,11 +44,11 @@ pub enum Event {
     /// The carrier stands.
     Dialled,
     /// It does not.
-    DialFailed(Fault, Standing),
+    DialFailed(Fault),
     /// The gateway let the agent in.
     Welcomed,
     /// The gateway did not.
-    Refused(Refuse, Standing),
+    Refused(Refuse),
     /// The handshake broke or took too long.
     ShakeFailed,
     /// The tunnel that was up is gone.
@@ -86,18 +77,7 @@ pub enum Action {
     /// Report [`Event::Timer`] then.
     WaitUntil(Moment),
     /// Nothing more.
-    End(Ending),
-}
-
-/// How a slot ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// As asked.
-    Stopped,
-    /// The gateway refuses this agent for good, and never admitted it before.
-    Refused(Refuse),
-    /// The set-up cannot work, and never did: what the last dial said.
-    Unusable,
+    End,
 }
 
 /// Private state; see the diagram.
@@ -156,14 +136,11 @@ impl Session {
                 self.state = State::Shaking;
                 self.actions.push_back(Action::Shake);
             }
-            (State::Dialling, Event::DialFailed(Fault::SetUp, Standing::NeverAdmitted)) => {
-                self.end(Ending::Unusable);
-            }
-            (State::Dialling, Event::DialFailed(Fault::SetUp, Standing::AdmittedBefore)) => {
+            (State::Dialling, Event::DialFailed(Fault::SetUp)) => {
                 let wait = self.backoff.after_permanent_refusal(Duration::ZERO);
                 self.wait(now, wait);
             }
-            (State::Dialling, Event::DialFailed(Fault::Passing, _))
+            (State::Dialling, Event::DialFailed(Fault::Passing))
             | (State::Shaking, Event::ShakeFailed) => {
                 let wait = self.backoff.after_failure();
                 self.wait(now, wait);
@@ -172,9 +149,7 @@ impl Session {
                 self.state = State::Up { since: now };
                 self.actions.push_back(Action::Serve);
             }
-            (State::Shaking, Event::Refused(refuse, standing)) => {
-                self.refused(now, refuse, standing)
-            }
+            (State::Shaking, Event::Refused(refuse)) => self.refused(now, &refuse),
             (State::Up { since }, Event::Lost) => {
                 let wait = self.backoff.after_loss(now, since);
                 if wait.is_zero() {
@@ -188,9 +163,9 @@ impl Session {
                 self.state = State::Draining;
                 self.actions.push_back(Action::Drain);
             }
-            (State::Draining, Event::Closed | Event::Lost) => self.end(Ending::Stopped),
+            (State::Draining, Event::Closed | Event::Lost) => self.end(),
             (State::Idle | State::Dialling | State::Shaking | State::Waiting, Event::Stop) => {
-                self.end(Ending::Stopped);
+                self.end();
             }
             (_, _) => {}
         }
@@ -206,18 +181,15 @@ impl Session {
         self.actions.push_back(Action::WaitUntil(now + wait));
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn end(&mut self) {
         self.state = State::Ended;
-        self.actions.push_back(Action::End(ending));
+        self.actions.push_back(Action::End);
     }
 
-    fn refused(&mut self, now: Moment, refuse: Refuse, standing: Standing) {
-        let wait = match (refuse.permanent, standing) {
-            (true, Standing::NeverAdmitted) => return self.end(Ending::Refused(refuse)),
-            (true, Standing::AdmittedBefore) => {
-                self.backoff.after_permanent_refusal(refuse.retry_after)
-            }
-            (false, _) => self.backoff.after_refusal(refuse.retry_after),
+    fn refused(&mut self, now: Moment, refuse: &Refuse) {
+        let wait = match refuse.permanent {
+            true => self.backoff.after_permanent_refusal(refuse.retry_after),
+            false => self.backoff.after_refusal(refuse.retry_after),
         };
         self.wait(now, wait);
     }

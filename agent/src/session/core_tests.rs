@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PASSING: Event = Event::DialFailed(Fault::Passing, Standing::NeverAdmitted);
+const PASSING: Event = Event::DialFailed(Fault::Passing);
 
 fn at(seconds: u64) -> Moment {
     Moment::ZERO + Duration::from_secs(seconds)
@@ -100,55 +100,34 @@ fn a_replaced_instance_asks_again_only_now_and_then() {
 }
 
 #[test]
-fn a_permanent_refusal_ends_an_agent_that_was_never_admitted() {
+fn a_mistake_in_the_set_up_is_tried_again_slowly() {
     let mut session = Session::new(1);
-    feed(&mut session, at(0), [Event::Start, Event::Dialled]);
-    let done = feed(
-        &mut session,
-        at(0),
-        [Event::Refused(refuse(true, 0), Standing::NeverAdmitted)],
-    );
-    assert_eq!(done, [Action::End(Ending::Refused(refuse(true, 0)))]);
-    assert!(session.is_ended());
+    feed(&mut session, at(0), [Event::Start]);
+    let done = feed(&mut session, at(0), [Event::DialFailed(Fault::SetUp)]);
+    assert!(wait_of(at(0), &done) >= CEILING);
 }
 
 #[test]
-fn a_mistake_in_the_set_up_ends_only_an_agent_that_was_never_admitted() {
-    let mistake = |standing| Event::DialFailed(Fault::SetUp, standing);
+fn a_permanent_refusal_is_asked_again_slowly_but_for_ever() {
     let mut session = Session::new(1);
-    let done = feed(
-        &mut session,
-        at(0),
-        [Event::Start, mistake(Standing::NeverAdmitted)],
-    );
-    assert_eq!(done, [Action::Dial, Action::End(Ending::Unusable)]);
-    let mut session = up();
-    feed(&mut session, at(5), [Event::Lost]);
-    let done = feed(&mut session, at(5), [mistake(Standing::AdmittedBefore)]);
-    assert!(wait_of(at(5), &done) >= CEILING);
-}
-
-#[test]
-fn a_permanent_refusal_of_an_admitted_agent_is_asked_again_slowly() {
-    let mut session = up();
-    feed(&mut session, at(5), [Event::Lost, Event::Dialled]);
-    let done = feed(
-        &mut session,
-        at(5),
-        [Event::Refused(refuse(true, 0), Standing::AdmittedBefore)],
-    );
-    assert!(wait_of(at(5), &done) >= CEILING);
+    feed(&mut session, at(0), [Event::Start]);
+    for n in 0..100 {
+        let now = at(n * 100);
+        let done = feed(
+            &mut session,
+            now,
+            [Event::Dialled, Event::Refused(refuse(true, 0))],
+        );
+        assert!(wait_of(now, &done[1..]) >= CEILING, "{done:?}");
+        assert_eq!(feed(&mut session, now, [Event::Timer]), [Action::Dial]);
+    }
 }
 
 #[test]
 fn retry_after_is_obeyed() {
     let mut session = Session::new(1);
     feed(&mut session, at(0), [Event::Start, Event::Dialled]);
-    let done = feed(
-        &mut session,
-        at(0),
-        [Event::Refused(refuse(false, 30), Standing::NeverAdmitted)],
-    );
+    let done = feed(&mut session, at(0), [Event::Refused(refuse(false, 30))]);
     assert!(wait_of(at(0), &done) >= Duration::from_secs(30));
 }
 
@@ -157,10 +136,7 @@ fn a_stop_drains_a_tunnel_that_is_up_and_ends_anything_else_at_once() {
     let mut session = up();
     assert_eq!(feed(&mut session, at(1), [Event::Stop]), [Action::Drain]);
     assert!(!session.is_up());
-    assert_eq!(
-        feed(&mut session, at(2), [Event::Closed]),
-        [Action::End(Ending::Stopped)]
-    );
+    assert_eq!(feed(&mut session, at(2), [Event::Closed]), [Action::End]);
     let starts: [&[Event]; 4] = [
         &[],
         &[Event::Start],
@@ -172,7 +148,7 @@ fn a_stop_drains_a_tunnel_that_is_up_and_ends_anything_else_at_once() {
         feed(&mut session, at(0), start.iter().cloned());
         assert_eq!(
             feed(&mut session, at(1), [Event::Stop]),
-            [Action::End(Ending::Stopped)],
+            [Action::End],
             "{start:?}"
         );
     }
@@ -182,10 +158,7 @@ fn a_stop_drains_a_tunnel_that_is_up_and_ends_anything_else_at_once() {
 fn a_tunnel_lost_while_draining_ends_the_slot() {
     let mut session = up();
     feed(&mut session, at(1), [Event::Stop]);
-    assert_eq!(
-        feed(&mut session, at(2), [Event::Lost]),
-        [Action::End(Ending::Stopped)]
-    );
+    assert_eq!(feed(&mut session, at(2), [Event::Lost]), [Action::End]);
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -201,10 +174,9 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Timer),
         Just(Event::Dialled),
         Just(PASSING),
-        Just(Event::DialFailed(Fault::SetUp, Standing::AdmittedBefore)),
+        Just(Event::DialFailed(Fault::SetUp)),
         Just(Event::Welcomed),
-        (any::<bool>(), 0..60_u64)
-            .prop_map(|(p, s)| Event::Refused(refuse(p, s), Standing::AdmittedBefore)),
+        (any::<bool>(), 0..60_u64).prop_map(|(p, s)| Event::Refused(refuse(p, s))),
         Just(Event::ShakeFailed),
         Just(Event::Lost),
         reason.prop_map(Event::GoAway),
@@ -236,6 +208,6 @@ proptest! {
         session.handle(at(now), Event::Closed);
         prop_assert!(session.is_ended());
         let last = actions(&mut session).pop();
-        prop_assert_eq!(last, Some(Action::End(Ending::Stopped)));
+        prop_assert_eq!(last, Some(Action::End));
     }
 }

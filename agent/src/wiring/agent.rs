@@ -1,7 +1,6 @@
 //! What all tunnels of one agent share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bridgehead_protocol::conn::Settings;
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
@@ -12,7 +11,6 @@ use crate::app::AppTable;
 use crate::carrier::dial::Dialer;
 use crate::config::RunOptions;
 use crate::error::AgentError;
-use crate::session::core::Standing;
 use crate::telemetry::Readiness;
 
 /// One agent.
@@ -25,7 +23,6 @@ pub(super) struct Agent {
     pub(super) clock: Clock,
     /// Random per start: how a gateway tells a newer instance from an older.
     instance: u128,
-    admitted: AtomicBool,
 }
 
 impl Agent {
@@ -41,7 +38,6 @@ impl Agent {
             readiness,
             clock: Clock::start(),
             instance: rand::random(),
-            admitted: AtomicBool::new(false),
             options,
         };
         Client::new(agent.introduction(None, agent.apps.offers()))?;
@@ -72,17 +68,5 @@ impl Agent {
             max_streams: self.options.max_streams,
             ..Settings::default()
         }
-    }
-
-    /// Whether any tunnel of this agent was ever let in.
-    pub(super) fn standing(&self) -> Standing {
-        match self.admitted.load(Ordering::Relaxed) {
-            true => Standing::AdmittedBefore,
-            false => Standing::NeverAdmitted,
-        }
-    }
-
-    pub(super) fn was_admitted(&self) {
-        self.admitted.store(true, Ordering::Relaxed);
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use crate::carrier::address::GatewayAddress;
 use crate::config::RunOptions;
 use crate::config::options::random_agent_id;
-use crate::error::{AgentError, one_line};
+use crate::error::{AgentError, one_line, refusal};
 use crate::telemetry::Readiness;
 
 use super::agent::Agent;
@@ -124,7 +124,7 @@ async fn check_gateway(agent: &Agent, gateway: &GatewayAddress, findings: &mut F
             leave(agent, carrier, leftover, &welcome).await;
         }
         Err(ShakeError::Client(ClientError::Refused(refuse))) => {
-            findings.bad(&AgentError::Refused(refuse));
+            findings.bad(&refusal(&refuse));
         }
         Err(error) => findings.bad(&format_args!("gateway {gateway}: {error}")),
     }

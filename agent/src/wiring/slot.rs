@@ -19,8 +19,8 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use crate::carrier::address::GatewayAddress;
 use crate::carrier::dial::DialError;
 use crate::control::{Stop, StopSignal};
-use crate::error::{AgentError, one_line};
-use crate::session::core::{Action, Ending, Event, Fault, Session};
+use crate::error::{one_line, refusal};
+use crate::session::core::{Action, Event, Fault, Session};
 use crate::telemetry::Up;
 
 use super::agent::Agent;
@@ -77,7 +77,6 @@ pub(super) struct Slot {
     current: Option<Current>,
     /// Serving tunnels, the one that is up and the retired ones.
     tunnels: JoinSet<()>,
-    unusable: Option<AgentError>,
     go_away_deadline: Duration,
 }
 
@@ -93,21 +92,20 @@ impl Slot {
             admitted: None,
             current: None,
             tunnels: JoinSet::new(),
-            unusable: None,
             go_away_deadline: Duration::ZERO,
             agent,
         }
     }
 
-    /// Runs until stopped or refused for good.
-    pub(super) async fn run(mut self) -> Result<(), AgentError> {
+    /// Runs until stopped.
+    pub(super) async fn run(mut self) {
         let mut work: Work = Box::pin(std::future::pending());
         let mut stopping = false;
         self.tell(Event::Start);
         loop {
             while let Some(action) = self.session.poll_action() {
                 match action {
-                    Action::End(ending) => return self.end(ending).await,
+                    Action::End => return self.end().await,
                     Action::Retire => self.retire(),
                     other => work = self.begin(other),
                 }
@@ -149,7 +147,7 @@ impl Slot {
                 })
             }
             // Not futures; `run` has taken them.
-            Action::Retire | Action::End(_) => Box::pin(std::future::pending()),
+            Action::Retire | Action::End => Box::pin(std::future::pending()),
         }
     }
 
@@ -293,26 +291,22 @@ impl Slot {
                 Event::Dialled
             }
             Done::NoCarrier(error) => {
-                let fault = error.fault();
                 self.failed(&error);
-                self.unusable = (fault == Fault::SetUp).then_some(AgentError::Dial(error));
-                Event::DialFailed(fault, self.agent.standing())
+                Event::DialFailed(error.fault())
             }
             Done::TokenGone(error) => {
                 // It was there at the start; whoever replaces it may be between two steps.
                 self.failed(&error);
-                Event::DialFailed(Fault::Passing, self.agent.standing())
+                Event::DialFailed(Fault::Passing)
             }
             Done::Admitted(admitted) => {
                 self.failures = 0;
-                self.agent.was_admitted();
                 self.admitted = Some((admitted, self.gateway()));
                 Event::Welcomed
             }
-            Done::NotAdmitted(ShakeError::Client(ClientError::Refused(mut refuse))) => {
-                refuse.text = one_line(&refuse.text);
-                self.failed(&refuse.text);
-                Event::Refused(refuse, self.agent.standing())
+            Done::NotAdmitted(ShakeError::Client(ClientError::Refused(refuse))) => {
+                self.failed(&refusal(&refuse));
+                Event::Refused(refuse)
             }
             Done::NotAdmitted(error) => {
                 self.failed(&error);
@@ -342,10 +336,10 @@ impl Slot {
     fn failed(&mut self, error: &dyn std::fmt::Display) {
         let addr = self.gateway();
         self.turn = self.turn.wrapping_add(1);
-        let count = self.failures;
         self.failures = self.failures.saturating_add(1);
+        let count = self.failures;
         let error = one_line(&error.to_string());
-        if count.is_multiple_of(WARN_EACH) {
+        if count % WARN_EACH == 1 {
             tracing::warn!(%addr, count, error, "no tunnel, trying again");
         } else {
             tracing::debug!(%addr, count, error, "no tunnel, trying again");
@@ -353,20 +347,11 @@ impl Slot {
     }
 
     /// Lets retired tunnels use what is left of the grace.
-    async fn end(mut self, ending: Ending) -> Result<(), AgentError> {
-        match ending {
-            Ending::Refused(refuse) => return Err(AgentError::Refused(refuse)),
-            Ending::Unusable => {
-                // Set by the dial that led here.
-                return self.unusable.take().map_or(Ok(()), Err);
-            }
-            Ending::Stopped => {}
-        }
+    async fn end(mut self) {
         let until = Instant::now() + self.agent.options.grace;
         let all = async { while self.tunnels.join_next().await.is_some() {} };
         if timeout_at(until, all).await.is_err() {
             tracing::warn!("grace is over, retired tunnels are cut");
         }
-        Ok(())
     }
 }

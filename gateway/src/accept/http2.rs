@@ -33,16 +33,6 @@ use super::{Corridor, Limits};
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
 
-/// Upload bytes that may be under way on one stream, and on the connection.
-const STREAM_WINDOW: u32 = 64 * 1024;
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
-
-/// Answer bytes of one stream that wait for the socket.
-const SEND_BUFFER: usize = 128 * 1024;
-
-/// Streams that the client reset before we even looked at them (rapid reset).
-const PENDING_RESETS: usize = 20;
-
 /// Streams of ours that `h2` still remembers after a reset, and errors it lets a peer provoke.
 const REMEMBERED_RESETS: usize = 50;
 const PROVOKED_RESETS: usize = 200;
@@ -101,12 +91,12 @@ pub async fn serve<IO, C>(
 fn settings(limits: &Limits) -> h2::server::Builder {
     let mut builder = h2::server::Builder::new();
     builder
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_window_size(limits.stream_window)
+        .initial_connection_window_size(limits.connection_window)
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(u32::try_from(limits.head.max_bytes).unwrap_or(u32::MAX))
-        .max_send_buffer_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(PENDING_RESETS)
+        .max_send_buffer_size(limits.send_buffer)
+        .max_pending_accept_reset_streams(limits.pending_resets)
         .max_concurrent_reset_streams(REMEMBERED_RESETS)
         .max_local_error_reset_streams(Some(PROVOKED_RESETS))
         .enable_connect_protocol();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config;
 use crate::h1::HeadLimits;
 
 /// Bounds on clients. A value that a client reaches is answered or ends the connection; none is
@@ -34,6 +35,44 @@ pub struct Limits {
     pub ping_timeout: Duration,
     /// HTTP/2: concurrent streams of one connection.
     pub streams: u32,
+    /// HTTP/2: upload bytes that may be under way on one stream.
+    pub stream_window: u32,
+    /// HTTP/2: and on the connection.
+    pub connection_window: u32,
+    /// HTTP/2: answer bytes of one stream that wait for the socket.
+    pub send_buffer: usize,
+    /// HTTP/2: streams that the client reset before we even looked at them (rapid reset).
+    pub pending_resets: usize,
+}
+
+impl Limits {
+    /// The configured bounds; what is not configurable stays at its default.
+    #[must_use]
+    pub fn configured(limits: &config::Limits) -> Self {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            head: HeadLimits {
+                max_bytes: size(limits.head_size),
+                max_fields: limits.head_fields,
+                max_target: size(limits.uri_size),
+            },
+            head_time: limits.head_time,
+            keep_alive: limits.keep_alive_idle,
+            upload_idle: limits.upload_idle,
+            upload_grace: limits.upload_rate_after,
+            upload_rate: limits.upload_rate,
+            write_stall: limits.write_stall,
+            handshake: limits.tls_handshake,
+            ping_interval: limits.h2_ping,
+            ping_timeout: limits.h2_ping_timeout,
+            streams: limits.h2_streams,
+            stream_window: limits.h2_stream_window,
+            connection_window: limits.h2_connection_window,
+            send_buffer: size(limits.h2_send_buffer),
+            pending_resets: limits.h2_pending_resets,
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Limits {
@@ -52,6 +91,10 @@ impl Default for Limits {
             ping_interval: Duration::from_secs(20),
             ping_timeout: Duration::from_secs(10),
             streams: 100,
+            stream_window: 64 * 1024,
+            connection_window: 1024 * 1024,
+            send_buffer: 128 * 1024,
+            pending_resets: 20,
         }
     }
 }

@@ -30,6 +30,7 @@ pub(crate) struct Seen {
 pub(crate) struct Scripted {
     seen: Arc<Mutex<Vec<Seen>>>,
     pub(crate) refused: Arc<Mutex<Vec<Refusal>>>,
+    pub(crate) clients: Arc<Mutex<Vec<ClientInfo>>>,
 }
 
 pub(crate) fn info() -> ClientInfo {
@@ -151,11 +152,12 @@ async fn echo<B: ClientBody, A: ClientAnswer>(body: &mut B, answer: &mut A) {
 impl Corridor for Scripted {
     async fn exchange<B: ClientBody, A: ClientAnswer>(
         &self,
-        _info: &ClientInfo,
+        info: &ClientInfo,
         head: RawHead,
         body: &mut B,
         client: &mut A,
     ) {
+        self.clients.lock().expect("a lock").push(info.clone());
         let at = {
             let mut seen = self.seen.lock().expect("a lock");
             seen.push(Seen {

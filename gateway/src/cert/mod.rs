@@ -1,1 +1,145 @@
-//! (being written)
+//! Certificates of the TLS listeners: loaded from files, chosen by server name, replaced while
+//! connections go on.
+//!
+//! Owns the private keys in memory. A reload that fails changes nothing. Invariant: there is always
+//! at least one usable certificate; the first one serves names that no other covers (the request's
+//! host is then judged by `request::normalize`, which answers 421).
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+use crate::config::CertificateFiles;
+
+/// Why certificates could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum CertError {
+    /// There is nothing to load.
+    #[error("no certificate is configured")]
+    None,
+    /// A file cannot be read or is no PEM.
+    #[error("{} cannot be used: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: pem::Error,
+    },
+    /// The key does not belong to the certificate, or is of an unknown kind.
+    #[error("{} and its key are no usable pair: {error}", path.display())]
+    Pair {
+        /// File of the certificate.
+        path: PathBuf,
+        /// What is wrong.
+        error: rustls::Error,
+    },
+    /// The TLS library refuses its own defaults.
+    #[error("TLS cannot be set up: {0}")]
+    Setup(rustls::Error),
+}
+
+/// The certificates in use.
+#[derive(Debug)]
+pub struct CertStore {
+    pairs: ArcSwap<Vec<Arc<CertifiedKey>>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl CertStore {
+    /// Load every pair.
+    ///
+    /// # Errors
+    /// The first pair that is not usable, or an empty list.
+    pub fn load(files: &[CertificateFiles]) -> Result<Self, CertError> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let pairs = load_all(files, &provider)?;
+        Ok(Self {
+            pairs: ArcSwap::from_pointee(pairs),
+            provider,
+        })
+    }
+
+    /// Read the files again; new handshakes use what they hold now.
+    ///
+    /// # Errors
+    /// As [`CertStore::load`]; the certificates in use stay.
+    pub fn reload(&self, files: &[CertificateFiles]) -> Result<(), CertError> {
+        let pairs = load_all(files, &self.provider)?;
+        self.pairs.store(Arc::new(pairs));
+        Ok(())
+    }
+
+    /// TLS terms of a listener that uses this store and offers `protocols` (ALPN), preferred first.
+    ///
+    /// # Errors
+    /// The TLS library refuses its own defaults.
+    pub fn server_config(
+        self: &Arc<Self>,
+        protocols: &[&[u8]],
+    ) -> Result<Arc<ServerConfig>, CertError> {
+        let resolver: Arc<dyn ResolvesServerCert> = Arc::<Self>::clone(self);
+        let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
+            .with_safe_default_protocol_versions()
+            .map_err(CertError::Setup)?
+            .with_no_client_auth()
+            .with_cert_resolver(resolver);
+        config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
+        Ok(Arc::new(config))
+    }
+}
+
+impl ResolvesServerCert for CertStore {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let pairs = self.pairs.load();
+        let name = hello.server_name().and_then(|name| {
+            let name = ServerName::try_from(name).ok()?;
+            pairs.iter().find(|pair| covers(pair, &name))
+        });
+        name.or_else(|| pairs.first()).cloned()
+    }
+}
+
+/// True if the certificate is valid for `name` (wildcards included).
+fn covers(pair: &CertifiedKey, name: &ServerName<'_>) -> bool {
+    let Some(first) = pair.cert.first() else {
+        return false;
+    };
+    ParsedCertificate::try_from(first).is_ok_and(|cert| verify_server_name(&cert, name).is_ok())
+}
+
+fn load_all(
+    files: &[CertificateFiles],
+    provider: &CryptoProvider,
+) -> Result<Vec<Arc<CertifiedKey>>, CertError> {
+    if files.is_empty() {
+        return Err(CertError::None);
+    }
+    let load = |pair| load_pair(pair, provider).map(Arc::new);
+    files.iter().map(load).collect()
+}
+
+fn load_pair(
+    files: &CertificateFiles,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, CertError> {
+    let fault = |path: &PathBuf| {
+        let path = path.clone();
+        move |error| CertError::File { path, error }
+    };
+    let chain = CertificateDer::pem_file_iter(&files.cert)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(fault(&files.cert))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(fault(&files.key))?;
+    CertifiedKey::from_der(chain, key, provider).map_err(|error| CertError::Pair {
+        path: files.cert.clone(),
+        error,
+    })
+}

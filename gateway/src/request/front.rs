@@ -4,11 +4,14 @@
 //! poll-shaped so that the corridor can run both directions, the windows and the client's leaving
 //! in one task without a hop. Nothing here decides a verdict.
 
+use std::future::Future;
 use std::net::SocketAddr;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+
+use crate::h1::HeadError;
 
 /// HTTP version spoken by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,4 +190,42 @@ pub trait ClientAnswer: Send {
 
     /// Body bytes handed to the client's connection so far.
     fn bytes_written(&self) -> u64;
+}
+
+/// What a connection hands its exchanges to.
+pub trait Corridor: Clone + Send + Sync + 'static {
+    /// Serve one exchange to its end. Returning without having ended the answer breaks it visibly
+    /// (before a head: the connection closes without an answer); what is still queued is flushed by
+    /// the connection.
+    fn exchange<B: ClientBody, A: ClientAnswer>(
+        &self,
+        info: &ClientInfo,
+        head: RawHead,
+        body: &mut B,
+        answer: &mut A,
+    ) -> impl Future<Output = ()> + Send;
+
+    /// Queue the answer to something that is no acceptable request: a head with an `Exact` or
+    /// `Empty` body, its data, and the end. The connection closes afterwards.
+    fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A);
+}
+
+/// Why there is no exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// The head is malformed or breaks a limit.
+    Head(HeadError),
+    /// The head began to come but was not complete in time.
+    HeadTimeout,
+}
+
+impl Refusal {
+    /// Status of the answer.
+    #[must_use]
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::Head(error) => error.status(),
+            Self::HeadTimeout => 408,
+        }
+    }
 }

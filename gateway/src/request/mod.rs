@@ -32,9 +32,8 @@ use bridgehead_protocol::verdict::{Code, Reason};
 use uuid::Uuid;
 
 use self::apps::{AppState, Apps};
-use self::front::{BodyLength, ClientAnswer, ClientBody, ClientInfo, RawHead};
+use self::front::{BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal};
 use self::normalize::{Normal, Rules, normalize};
-use crate::accept::{Corridor, Refusal};
 use crate::answer::Asked;
 use crate::clock::Clock;
 use crate::config::Cidr;

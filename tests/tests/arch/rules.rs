@@ -46,6 +46,7 @@ const PURE_GATEWAY: &[&str] = &[
     "bridgehead_gateway::error",
     "bridgehead_gateway::config",
     "bridgehead_gateway::request::front",
+    "bridgehead_gateway::h1::HeadError",
 ];
 
 /// The canonicaliser's own values, and the one remover of hop-by-hop fields.
@@ -142,7 +143,20 @@ pub(crate) const ROOMS: &[Room] = &[
     pure_gateway!("bridgehead_gateway::request::windows"),
     pure_gateway!("bridgehead_gateway::request::retry"),
     pure_gateway!("bridgehead_gateway::tunnel::registry"),
-    pure_gateway!("bridgehead_gateway::tunnel::pick"),
+    // It chooses among the values of its neighbour.
+    Room {
+        prefix: "bridgehead_gateway::tunnel::pick",
+        may: &[
+            "std",
+            "core",
+            "thiserror",
+            "bridgehead_protocol::verdict",
+            "bridgehead_protocol::time",
+            "bridgehead_gateway::error",
+            "bridgehead_gateway::tunnel::registry",
+        ],
+        never: IMPURE,
+    },
     Room {
         prefix: "bridgehead_gateway::config::parse",
         may: &[

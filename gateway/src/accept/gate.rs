@@ -1,0 +1,184 @@
+//! How many connections there may be, in all and from one address.
+//!
+//! Shared by every worker's listeners. A place is a [`Permit`]; dropping it gives the place back, so
+//! the counts are right on every exit.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One client for the count: an IPv4 address, or the /64 that one IPv6 customer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    V4(u32),
+    V6(u64),
+}
+
+impl Origin {
+    fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address.to_bits()),
+            // The high half is the network.
+            IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
+        }
+    }
+}
+
+/// The bounds and the counts.
+#[derive(Debug)]
+pub struct Gate {
+    most: usize,
+    most_per_origin: usize,
+    open: AtomicUsize,
+    by_origin: Mutex<HashMap<Origin, usize>>,
+    numbers: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Gate {
+    /// A gate for `most` connections, `most_per_origin` of them from one address.
+    #[must_use]
+    pub fn new(most: usize, most_per_origin: usize) -> Arc<Self> {
+        Arc::new(Self {
+            most,
+            most_per_origin,
+            open: AtomicUsize::new(0),
+            by_origin: Mutex::new(HashMap::new()),
+            numbers: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections that found no place, since the start.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// A place for one more connection, if there is one.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>) -> Option<Permit> {
+        let below = |open: usize| (open < self.most).then_some(open + 1);
+        let entered = self
+            .open
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below);
+        if entered.is_err() {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(Permit {
+            gate: Arc::clone(self),
+            origin: None,
+            number: self.numbers.fetch_add(1, Ordering::Relaxed) + 1,
+        })
+    }
+
+    fn origins(&self) -> MutexGuard<'_, HashMap<Origin, usize>> {
+        self.by_origin
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The place of one connection.
+#[derive(Debug)]
+pub struct Permit {
+    gate: Arc<Gate>,
+    origin: Option<Origin>,
+    number: u64,
+}
+
+impl Permit {
+    /// Number of the connection in this process, from 1.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Count the connection for `address`, once that is known; false if the address has too many.
+    #[must_use]
+    pub fn claim(&mut self, address: IpAddr) -> bool {
+        debug_assert!(self.origin.is_none(), "an address is claimed once");
+        let origin = Origin::of(address);
+        let mut origins = self.gate.origins();
+        let open = origins.entry(origin).or_insert(0);
+        if *open >= self.gate.most_per_origin {
+            self.gate.refused.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        *open += 1;
+        drop(origins);
+        self.origin = Some(origin);
+        true
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.gate.open.fetch_sub(1, Ordering::Relaxed);
+        let Some(origin) = self.origin else {
+            return;
+        };
+        let mut origins = self.gate.origins();
+        if let Some(open) = origins.get_mut(&origin) {
+            *open -= 1;
+            if *open == 0 {
+                origins.remove(&origin);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn a_place_is_given_back_on_every_exit() {
+        let gate = Gate::new(2, 2);
+        let first = gate.enter().expect("a place");
+        let second = gate.enter().expect("a place");
+        assert!(gate.enter().is_none());
+        assert_eq!((gate.open(), gate.refused()), (2, 1));
+        assert_eq!((first.number(), second.number()), (1, 2));
+        drop(first);
+        assert!(gate.enter().is_some());
+        drop(second);
+        assert_eq!(gate.open(), 0);
+    }
+
+    #[test]
+    fn one_address_cannot_take_every_place() {
+        let gate = Gate::new(100, 1);
+        let claim = |address: &str| {
+            let mut permit = gate.enter().expect("a place");
+            permit.claim(ip(address)).then_some(permit)
+        };
+        let held = claim("192.0.2.1");
+        assert!(held.is_some());
+        assert!(claim("192.0.2.1").is_none());
+        assert!(claim("::ffff:192.0.2.1").is_none(), "the same client");
+        let six = claim("2001:db8::1");
+        assert!(six.is_some());
+        assert!(claim("2001:db8::ffff:1").is_none(), "the same /64");
+        assert!(claim("2001:db8:0:1::1").is_some());
+        drop(held);
+        assert!(claim("192.0.2.1").is_some());
+        drop(six);
+        assert!(
+            gate.origins().is_empty(),
+            "nothing is remembered of who left"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! One public HTTP connection from its first byte: address, TLS, and which HTTP is spoken.
+//!
+//! TLS clients choose by ALPN. Plain clients are HTTP/1 unless their first bytes are the HTTP/2
+//! preface (prior knowledge); `Upgrade: h2c` is never followed.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::listener::{Arrival, Serve};
+use super::opening::{Opened, Opening, open};
+use super::prefixed::Prefixed;
+use super::{Corridor, Limits, http1, http2};
+use crate::request::front::ClientInfo;
+use crate::shutdown::Signal;
+
+/// Protocols offered to TLS clients, preferred first.
+pub const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+
+/// What an HTTP/2 client sends first.
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Serves the connections of one HTTP listener.
+#[derive(Clone)]
+pub struct HttpFront<C> {
+    /// Where exchanges go.
+    pub corridor: C,
+    /// Bounds on clients.
+    pub limits: Arc<Limits>,
+    /// How connections begin.
+    pub opening: Arc<Opening>,
+    /// TLS terms; without them the listener is plain.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Draining ends connections after their running exchanges.
+    pub signal: Signal,
+}
+
+impl<C: Corridor> Serve for HttpFront<C> {
+    async fn serve(self, arrival: Arrival) {
+        let Some(opened) = open(arrival, &self.opening).await else {
+            return;
+        };
+        let Opened {
+            stream,
+            info,
+            permit,
+        } = opened;
+        match self.tls.clone() {
+            Some(config) => self.secured(stream, info, config).await,
+            None => self.plain(stream, info).await,
+        }
+        drop(permit);
+    }
+}
+
+impl<C: Corridor> HttpFront<C> {
+    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, config: Arc<ServerConfig>) {
+        let handshake = TlsAcceptor::from(config).accept(stream);
+        let stream: TlsStream<TcpStream> = match timeout(self.limits.handshake, handshake).await {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                return tracing::debug!(peer = %info.peer, %error, "a TLS handshake failed");
+            }
+            Err(_) => return tracing::debug!(peer = %info.peer, "a TLS handshake took too long"),
+        };
+        let session = stream.get_ref().1;
+        let is_h2 = session.alpn_protocol() == Some(ALPN[0]);
+        info.tls = true;
+        info.sni = session.server_name().map(str::to_ascii_lowercase);
+        let signal = self.signal.clone();
+        match is_h2 {
+            true => http2::serve(stream, &info, &self.corridor, &self.limits, signal).await,
+            false => {
+                let first = BytesMut::new();
+                http1::serve(stream, first, &info, &self.corridor, &self.limits, signal).await;
+            }
+        }
+    }
+
+    async fn plain(&self, mut stream: TcpStream, info: ClientInfo) {
+        let mut signal = self.signal.clone();
+        let Some(first) = first_bytes(&mut stream, &self.limits, &mut signal).await else {
+            return;
+        };
+        match first.starts_with(PREFACE) {
+            true => {
+                let stream = Prefixed::new(first, stream);
+                http2::serve(stream, &info, &self.corridor, &self.limits, signal).await;
+            }
+            false => {
+                http1::serve(stream, first, &info, &self.corridor, &self.limits, signal).await;
+            }
+        }
+    }
+}
+
+/// Read until the bytes are the whole preface or cannot become it; `None` if nothing comes. A
+/// beginning that goes no further in time is HTTP/1's to refuse.
+async fn first_bytes<IO: AsyncRead + Unpin>(
+    io: &mut IO,
+    limits: &Limits,
+    signal: &mut Signal,
+) -> Option<BytesMut> {
+    let mut first = BytesMut::with_capacity(4 * 1024);
+    let mut end = Instant::now() + limits.keep_alive;
+    loop {
+        let len = first.len().min(PREFACE.len());
+        if first[..len] != PREFACE[..len] || len == PREFACE.len() {
+            return Some(first);
+        }
+        let silent = first.is_empty();
+        tokio::select! { biased;
+            () = signal.draining(), if silent => return None,
+            read = io.read_buf(&mut first) => match read {
+                Ok(0) | Err(_) => return None,
+                Ok(_) if silent => end = Instant::now() + limits.head_time,
+                Ok(_) => {}
+            },
+            () = sleep_until(end) => return (!silent).then_some(first),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "http_tests.rs"]
+mod tests;

@@ -1,0 +1,273 @@
+//! Sockets that accept: bound for several workers, bounded by the gate, and never spinning.
+//!
+//! The loop only accepts: everything that could wait for a peer happens in the connection's own
+//! task. Draining closes the listener and lets the tasks finish; force ends them.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::gate::{Gate, Permit};
+use crate::shutdown::Signal;
+
+/// Connections that the kernel keeps for us before we accept them.
+const BACKLOG: i32 = 1024;
+
+/// First and longest pause after the process ran out of something.
+const PAUSE_FIRST: Duration = Duration::from_millis(10);
+const PAUSE_LAST: Duration = Duration::from_secs(1);
+
+/// Silence after which the kernel asks whether a peer is alive, and how it asks.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(60))
+    .with_interval(Duration::from_secs(10))
+    .with_retries(3);
+
+/// Bind `address` once for each of `workers`; connections are spread among them by the kernel. Port
+/// zero is chosen once and shared. Listeners are given in standard form: each worker turns its own
+/// into tokio's on its own runtime.
+///
+/// # Errors
+/// The operating system's.
+pub fn bind(address: SocketAddr, workers: usize) -> io::Result<Vec<std::net::TcpListener>> {
+    let mut address = address;
+    let mut listeners = Vec::with_capacity(workers);
+    for _ in 0..workers.max(1) {
+        let listener = bind_one(address)?;
+        address = listener.local_addr()?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A connection that was accepted and has a place.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The connection; small writes are not delayed, dead peers are noticed.
+    pub stream: TcpStream,
+    /// Who connected.
+    pub peer: SocketAddr,
+    /// Its place; to be kept as long as the connection.
+    pub permit: Permit,
+}
+
+/// What is done with connections.
+pub trait Serve: Clone + Send + 'static {
+    /// Serve one connection to its end.
+    fn serve(self, arrival: Arrival) -> impl Future<Output = ()> + Send + 'static;
+}
+
+/// Accept until draining begins, then wait for what was accepted; ends at once when forced.
+pub async fn run<S: Serve>(listener: TcpListener, gate: Arc<Gate>, serve: S, mut signal: Signal) {
+    let mut connections = JoinSet::new();
+    let mut pause = None;
+    loop {
+        tokio::select! { biased;
+            () = signal.draining() => break,
+            Some(_) = connections.join_next() => {}
+            accepted = accept(&listener, &mut pause) => {
+                if let Some((stream, peer)) = accepted
+                    && let Some(permit) = place(&gate, &stream)
+                {
+                    configure(&stream);
+                    let arrival = Arrival { stream, peer, permit };
+                    connections.spawn(serve.clone().serve(arrival));
+                }
+            }
+        }
+    }
+    // The kernel refuses newcomers from here on.
+    drop(listener);
+    tokio::select! { biased;
+        () = signal.forced() => connections.shutdown().await,
+        () = async { while connections.join_next().await.is_some() {} } => {}
+    }
+}
+
+/// One attempt; `None` if nothing was accepted. An exhausted process pauses, longer each time.
+async fn accept(
+    listener: &TcpListener,
+    pause: &mut Option<Duration>,
+) -> Option<(TcpStream, SocketAddr)> {
+    if let Some(pause) = *pause {
+        sleep(pause).await;
+    }
+    match listener.accept().await {
+        Ok(accepted) => {
+            *pause = None;
+            Some(accepted)
+        }
+        Err(error) => {
+            *pause = pause_after(&error, *pause);
+            if let Some(pause) = *pause {
+                tracing::warn!(%error, ?pause, "cannot accept connections");
+            }
+            None
+        }
+    }
+}
+
+/// How long to wait after `error`: not at all if it only concerns the connection that was coming.
+fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
+    match error.kind() {
+        io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionRefused
+        | io::ErrorKind::Interrupted => None,
+        _ => Some(last.map_or(PAUSE_FIRST, |last| (last * 2).min(PAUSE_LAST))),
+    }
+}
+
+/// A place for `stream`; without one it is reset, which tells the client that nothing was done.
+fn place(gate: &Arc<Gate>, stream: &TcpStream) -> Option<Permit> {
+    let permit = gate.enter();
+    if permit.is_none() {
+        refuse(stream);
+    }
+    permit
+}
+
+/// Make the close of `stream` a reset.
+pub(super) fn refuse(stream: &TcpStream) {
+    if let Err(error) = stream.set_zero_linger() {
+        tracing::debug!(%error, "a refused connection is already gone");
+    }
+}
+
+fn configure(stream: &TcpStream) {
+    let set = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(stream).set_tcp_keepalive(&KEEPALIVE));
+    if let Err(error) = set {
+        tracing::debug!(%error, "a new connection is already gone");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::shutdown::Shutdown;
+
+    /// "Too many open files" in Linux and the BSDs.
+    const EMFILE: i32 = 24;
+
+    /// Holds each connection until its peer closes.
+    #[derive(Clone)]
+    struct Hold(mpsc::Sender<u64>);
+
+    impl Serve for Hold {
+        async fn serve(self, mut arrival: Arrival) {
+            self.0
+                .send(arrival.permit.number())
+                .await
+                .expect("a listening test");
+            let mut byte = [0];
+            // End or error: the peer is gone.
+            let _end = arrival.stream.read(&mut byte).await;
+        }
+    }
+
+    fn on_runtime(listener: std::net::TcpListener) -> TcpListener {
+        TcpListener::from_std(listener).expect("a listener")
+    }
+
+    #[tokio::test]
+    async fn workers_share_one_port() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let bound = bind(address, 3).expect("three listeners");
+        let ports: Vec<u16> = bound
+            .iter()
+            .map(|l| l.local_addr().expect("an address").port())
+            .collect();
+        assert!(ports[0] != 0 && ports.iter().all(|p| *p == ports[0]));
+    }
+
+    #[tokio::test]
+    async fn a_full_gate_resets_newcomers_and_a_drain_waits_for_the_others() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = bind(address, 1).expect("a listener").remove(0);
+        let address = listener.local_addr().expect("an address");
+        let gate = Gate::new(1, 1);
+        let shutdown = Shutdown::new();
+        let (sender, mut served) = mpsc::channel(8);
+        let loop_ = run(
+            on_runtime(listener),
+            Arc::clone(&gate),
+            Hold(sender),
+            shutdown.signal(),
+        );
+        let running = tokio::spawn(loop_);
+        let first = TcpStream::connect(address).await.expect("a connection");
+        assert_eq!(served.recv().await, Some(1));
+        let mut second = TcpStream::connect(address).await.expect("a connection");
+        let mut byte = [0];
+        let refused = second.read(&mut byte).await.expect_err("a reset");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset);
+        assert_eq!((gate.open(), gate.refused()), (1, 1));
+        shutdown.drain();
+        drop(first);
+        running.await.expect("the loop ends");
+        assert_eq!(gate.open(), 0);
+        assert!(TcpStream::connect(address).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn force_ends_connections_that_would_go_on() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = bind(address, 1).expect("a listener").remove(0);
+        let address = listener.local_addr().expect("an address");
+        let gate = Gate::new(10, 10);
+        let shutdown = Shutdown::new();
+        let (sender, mut served) = mpsc::channel(8);
+        let loop_ = run(
+            on_runtime(listener),
+            Arc::clone(&gate),
+            Hold(sender),
+            shutdown.signal(),
+        );
+        let running = tokio::spawn(loop_);
+        let _client = TcpStream::connect(address).await.expect("a connection");
+        served.recv().await.expect("a connection");
+        shutdown.force();
+        running.await.expect("the loop ends");
+        assert_eq!(gate.open(), 0);
+    }
+
+    #[test]
+    fn an_exhausted_process_pauses_longer_each_time_and_a_lost_client_costs_nothing() {
+        let exhausted = io::Error::from_raw_os_error(EMFILE);
+        let mut pause = None;
+        let mut pauses = Vec::new();
+        for _ in 0..9 {
+            pause = pause_after(&exhausted, pause);
+            pauses.push(pause.expect("a pause").as_millis());
+        }
+        assert_eq!(pauses, [10, 20, 40, 80, 160, 320, 640, 1000, 1000]);
+        let lost = io::Error::from(io::ErrorKind::ConnectionAborted);
+        assert_eq!(pause_after(&lost, pause), None);
+    }
+}

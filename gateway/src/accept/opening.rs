@@ -1,0 +1,101 @@
+//! The beginning of every public connection: who it is, and whether that address may have one more.
+//!
+//! Behind a trusted proxy that speaks the PROXY protocol the address is what the proxy says; a
+//! trusted proxy itself is not counted as one client. Nothing of the client's own bytes is read.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::gate::Permit;
+use super::listener::{Arrival, refuse};
+use super::proxy_header::{self, NotProxied, Proxied};
+use crate::config::Cidr;
+use crate::request::front::ClientInfo;
+
+/// How connections to a listener begin.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// Proxies that are believed.
+    pub trusted: Vec<Cidr>,
+    /// They send a PROXY header first; nobody else may.
+    pub proxy_headers: bool,
+    /// How long the header may take.
+    pub patience: Duration,
+}
+
+/// A connection whose client is known.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) stream: TcpStream,
+    pub(super) info: ClientInfo,
+    pub(super) permit: Permit,
+}
+
+/// `None` if the connection was refused (its stream is closed or reset).
+pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Option<Opened> {
+    let Arrival {
+        mut stream,
+        peer,
+        mut permit,
+    } = arrival;
+    let mut peer = canonical(peer);
+    let mut local = canonical(stream.local_addr().ok()?);
+    let trusted = opening.trusted.iter().any(|net| net.contains(peer.ip()));
+    let mut counted = !trusted;
+    if trusted && opening.proxy_headers {
+        match timeout(opening.patience, read_header(&mut stream)).await {
+            Ok(Ok(Proxied::Client {
+                peer: client,
+                local: target,
+            })) => {
+                (peer, local) = (canonical(client), canonical(target));
+                counted = true;
+            }
+            Ok(Ok(Proxied::Itself)) => {}
+            Ok(Err(NotProxied)) | Err(_) => {
+                tracing::warn!(%peer, "a trusted proxy sent no valid PROXY header");
+                return None;
+            }
+        }
+    }
+    if counted && !permit.claim(peer.ip()) {
+        refuse(&stream);
+        return None;
+    }
+    let info = ClientInfo {
+        peer,
+        local,
+        tls: false,
+        sni: None,
+        connection: permit.number(),
+    };
+    Some(Opened {
+        stream,
+        info,
+        permit,
+    })
+}
+
+/// Read the header and not one byte more.
+async fn read_header(stream: &mut TcpStream) -> Result<Proxied, NotProxied> {
+    let mut header = Vec::new();
+    loop {
+        if let Some((proxied, len)) = proxy_header::parse(&header)? {
+            debug_assert_eq!(len, header.len());
+            return Ok(proxied);
+        }
+        let had = header.len();
+        header.resize(had + proxy_header::missing(&header), 0);
+        let read = stream.read_exact(&mut header[had..]).await;
+        read.map_err(|_| NotProxied)?;
+    }
+}
+
+/// An IPv4 client of a dual-stack listener is an IPv4 client.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
