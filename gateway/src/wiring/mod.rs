@@ -80,7 +80,7 @@ fn run_serve(run: ServeRun) -> Result<(), WiringError> {
     let format = run.log.format;
     let bound = bound::Bound::bind(run.config)?;
     main_runtime()?.block_on(async move {
-        let gateway = gateway::Gateway::start(bound, gateway::AccessTo::Stdout(format)).await?;
+        let gateway = gateway::Gateway::start(bound, gateway::AccessTo::Stdout(format))?;
         println!("ready {}", gateway.addresses().line(None));
         let end = end::Signals::listen()?;
         gateway.run(end).await

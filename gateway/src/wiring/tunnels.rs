@@ -1,6 +1,5 @@
 //! From a listener's connection to a tunnel or a TCP app.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,11 +53,14 @@ impl Serve for TunnelFront {
 #[derive(Clone)]
 pub(super) struct TcpApp {
     pub(super) exchanges: Exchanges,
-    pub(super) app: AppName,
+    /// Set for each listener.
+    pub(super) app: Option<AppName>,
 }
 
 impl TcpCorridor for TcpApp {
-    fn connection(&self, info: ClientInfo, stream: TcpStream) -> impl Future<Output = ()> + Send {
-        self.exchanges.serve_tcp(stream, info, self.app.as_str())
+    async fn connection(&self, info: ClientInfo, stream: TcpStream) {
+        if let Some(app) = &self.app {
+            self.exchanges.serve_tcp(stream, info, app.as_str()).await;
+        }
     }
 }
