@@ -34,3 +34,22 @@ mod tests {
         assert!(resident().expect("linux says") > 100_000);
     }
 }
+
+/// Bytes this process may use: the cgroup's limit, else the machine's memory; `None` if neither can
+/// be read.
+#[must_use]
+pub fn limit() -> Option<u64> {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    match (group, machine) {
+        (Some(group), Some(machine)) => Some(machine.min(group)),
+        (group, machine) => group.or(machine),
+    }
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}

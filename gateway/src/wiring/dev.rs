@@ -3,7 +3,8 @@
 
 use std::num::NonZeroU8;
 
-use bridgehead_agent::app::{AppSpec, Target};
+use bridgehead_agent::app::Target;
+use bridgehead_agent::app::table::AppSpec;
 use bridgehead_agent::carrier::address::{GatewayAddress, Plain};
 use bridgehead_agent::config::{RunOptions, TokenSource};
 use bridgehead_agent::control::{Stop, control};
@@ -32,7 +33,7 @@ pub(super) async fn run(run: DevRun) -> Result<(), WiringError> {
     let (handle, stop) = control();
     let agent = tokio::spawn(bridgehead_agent::wiring::run(options, stop, readiness.clone()));
     let demo = demo.map(|demo| tokio::spawn(demo.run(std::future::pending())));
-    readiness.up().await;
+    readiness.reached(1).await;
     announce(&run, gateway.addresses());
     let ended = gateway.run(Signals::listen()?).await;
     handle.stop(Stop::Now);
@@ -48,9 +49,9 @@ fn parse_target(url: &str) -> Result<Target, WiringError> {
 }
 
 fn agent_options(run: &DevRun, addresses: &Addresses, target: Target) -> Result<RunOptions, WiringError> {
-    let address = GatewayAddress::parse(&addresses.tunnel_url(), Plain::Loopback)
+    let address = GatewayAddress::parse(&addresses.tunnel_url(), Plain::LoopbackOnly)
         .map_err(|error| WiringError::Agent(error.to_string()))?;
-    let mut options = RunOptions::new(address, TokenSource::from(run.token.clone()))
+    let mut options = RunOptions::new(address, TokenSource::Given(run.token.clone()))
         .with_app(AppSpec::new(run.name.as_str(), target));
     options.tunnels = NonZeroU8::MIN.saturating_add(1);
     Ok(options)

@@ -309,9 +309,9 @@ fn serve_admin(
 ) -> Result<JoinHandle<()>, WiringError> {
     let listener = tokio::net::TcpListener::from_std(socket)
         .map_err(|error| WiringError::System { what: "admin listener", error })?;
-    let hosts = config.gateway.hosts.iter().map(|host| host.as_str().to_owned());
+    let hosts = config.gateway.hosts.iter().map(|host| host.as_str().to_owned()).collect();
     let access = match &config.admin.token_hash {
-        Some(hash) => Access::with_token(hash.clone(), hosts),
+        Some(hash) => Access::with_token(hash.value(), hosts),
         None => Access::loopback(hosts),
     };
     let admin = Admin::new(Arc::new(state), Arc::clone(&shared.sinks), access);
@@ -320,9 +320,7 @@ fn serve_admin(
             // A dropped sender ends it too.
             let _ = ended.await;
         };
-        if let Err(error) = admin::serve(listener, admin, ended).await {
-            tracing::error!(%error, "the admin listener failed");
-        }
+        admin::serve(listener, admin, ended).await;
     }))
 }
 
