@@ -6,7 +6,11 @@ use bridgehead_gateway::cli::{self, Outcome};
 use bridgehead_gateway::wiring;
 
 fn main() -> ExitCode {
-    let outcome = cli::run(std::env::args_os(), &mut std::io::stdout(), &mut std::io::stderr());
+    let outcome = cli::run(
+        std::env::args_os(),
+        &mut std::io::stdout(),
+        &mut std::io::stderr(),
+    );
     match outcome {
         Outcome::Exit(code) => ExitCode::from(code),
         Outcome::Work(work) => match wiring::run(*work) {

@@ -39,8 +39,12 @@ mod tests {
 /// be read.
 #[must_use]
 pub fn limit() -> Option<u64> {
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| total(&text));
     match (group, machine) {
         (Some(group), Some(machine)) => Some(machine.min(group)),
         (group, machine) => group.or(machine),
@@ -49,7 +53,9 @@ pub fn limit() -> Option<u64> {
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
 fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
 }

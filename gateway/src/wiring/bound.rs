@@ -45,10 +45,18 @@ impl Bound {
         };
         let mut doors = Vec::new();
         let mut door = |what, address, duty| -> Result<(), WiringError> {
-            let sockets = listener::bind(address, workers)
-                .map_err(|error| WiringError::Listen { what, address, error })?;
+            let sockets =
+                listener::bind(address, workers).map_err(|error| WiringError::Listen {
+                    what,
+                    address,
+                    error,
+                })?;
             let address = local(&sockets[0], address);
-            doors.push(Door { duty, address, sockets });
+            doors.push(Door {
+                duty,
+                address,
+                sockets,
+            });
             Ok(())
         };
         for address in &config.public.http {
@@ -63,7 +71,10 @@ impl Bound {
         let tunnel_tls = if config.tunnel.plain {
             None
         } else {
-            Some(tls(tunnel_certificates(&config), &[bridgehead_protocol::io::tls::ALPN])?)
+            Some(tls(
+                tunnel_certificates(&config),
+                &[bridgehead_protocol::io::tls::ALPN],
+            )?)
         };
         for address in &config.tunnel.listen {
             door("tunnel.listen", *address, Duty::Tunnel(tunnel_tls.clone()))?;
@@ -77,20 +88,35 @@ impl Bound {
         let address = config.admin.listen;
         let admin = std::net::TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
-            .map_err(|error| WiringError::Listen { what: "admin.listen", address, error })?;
-        Ok(Self { config, workers, doors, admin })
+            .map_err(|error| WiringError::Listen {
+                what: "admin.listen",
+                address,
+                error,
+            })?;
+        Ok(Self {
+            config,
+            workers,
+            doors,
+            admin,
+        })
     }
 }
 
 /// The tunnel's own certificates, or those of the public side.
 fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
-    if config.tunnel.tls.is_empty() { &config.public.tls } else { &config.tunnel.tls }
+    if config.tunnel.tls.is_empty() {
+        &config.public.tls
+    } else {
+        &config.tunnel.tls
+    }
 }
 
 fn tls(files: &[CertificateFiles], alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, WiringError> {
     let store = Arc::new(CertStore::load(files)?);
     let config = bridgehead_protocol::io::tls::server_config(store, alpn);
-    config.map(Arc::new).map_err(|error| WiringError::Tls(error.to_string()))
+    config
+        .map(Arc::new)
+        .map_err(|error| WiringError::Tls(error.to_string()))
 }
 
 fn local(socket: &std::net::TcpListener, asked: SocketAddr) -> SocketAddr {

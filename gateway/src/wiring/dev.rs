@@ -24,14 +24,21 @@ pub(super) async fn run(run: DevRun) -> Result<(), WiringError> {
     let (target, demo) = match &run.target {
         Some(target) => (target.clone(), None),
         None => {
-            let demo = DemoApp::bind().await.map_err(|error| WiringError::System { what: "demo app", error })?;
+            let demo = DemoApp::bind().await.map_err(|error| WiringError::System {
+                what: "demo app",
+                error,
+            })?;
             (parse_target(&demo.url())?, Some(demo))
         }
     };
     let options = agent_options(&run, gateway.addresses(), target)?;
     let readiness = Readiness::default();
     let (handle, stop) = control();
-    let agent = tokio::spawn(bridgehead_agent::wiring::run(options, stop, readiness.clone()));
+    let agent = tokio::spawn(bridgehead_agent::wiring::run(
+        options,
+        stop,
+        readiness.clone(),
+    ));
     let demo = demo.map(|demo| tokio::spawn(demo.run(std::future::pending())));
     readiness.reached(1).await;
     announce(&run, gateway.addresses());
@@ -48,7 +55,11 @@ fn parse_target(url: &str) -> Result<Target, WiringError> {
     Target::parse(url).map_err(WiringError::Agent)
 }
 
-fn agent_options(run: &DevRun, addresses: &Addresses, target: Target) -> Result<RunOptions, WiringError> {
+fn agent_options(
+    run: &DevRun,
+    addresses: &Addresses,
+    target: Target,
+) -> Result<RunOptions, WiringError> {
     let address = GatewayAddress::parse(&addresses.tunnel_url(), Plain::LoopbackOnly)
         .map_err(|error| WiringError::Agent(error.to_string()))?;
     let mut options = RunOptions::new(address, TokenSource::Given(run.token.clone()))
@@ -60,7 +71,10 @@ fn agent_options(run: &DevRun, addresses: &Addresses, target: Target) -> Result<
 /// The `ready` line for programs, the hints for people.
 fn announce(run: &DevRun, addresses: &Addresses) {
     let name = run.name.as_str();
-    let port = addresses.public.first().map_or(0, |(address, _)| address.port());
+    let port = addresses
+        .public
+        .first()
+        .map_or(0, |(address, _)| address.port());
     if run.json {
         let ready = serde_json::json!({
             "ready": true,
@@ -79,13 +93,16 @@ fn announce(run: &DevRun, addresses: &Addresses) {
         None => "a built-in demo app with a page for each verdict".to_owned(),
     };
     eprintln!(
-        "\n  The tunnel is open to {app}.\n\n  \\
-         Try it:             curl -i {public}/\n  \\
-         In a browser:       http://{name}.localhost:{port}/\n  \\
-         What the codes say: curl -s http://gateway.localhost:{port}/.well-known/bridgehead/codes.json\n  \\
-         What runs now:      curl -s http://{admin}/v1/tunnels\n  \\
-         Another agent:      BH_TOKEN={token} bh-agent http 3000 --name other --gateway {tunnel}\n  \\
-         Stop:               Ctrl-C\n",
+        "
+  The tunnel is open to {app}.
+
+  Try it:              curl -i {public}/
+  In a browser:        http://{name}.localhost:{port}/
+  What the codes say:  curl -s http://gateway.localhost:{port}/.well-known/bridgehead/codes.json
+  What runs now:       curl -s http://{admin}/v1/tunnels
+  Another agent:       BH_TOKEN={token} bh-agent http 3000 --name other --gateway {tunnel}
+  Stop:                Ctrl-C
+",
         public = addresses.public_url(),
         admin = addresses.admin,
         token = run.token.reveal(),

@@ -20,9 +20,15 @@ impl Signals {
         use tokio::signal::unix::{SignalKind, signal};
         use tokio::sync::Mutex;
         let listen = |kind| {
-            signal(kind).map_err(|error| WiringError::System { what: "cannot listen to signals", error })
+            signal(kind).map_err(|error| WiringError::System {
+                what: "cannot listen to signals",
+                error,
+            })
         };
-        let signals = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+        let signals = (
+            listen(SignalKind::terminate())?,
+            listen(SignalKind::interrupt())?,
+        );
         let signals = Arc::new(Mutex::new(signals));
         Ok(Self {
             next: Box::new(move || {

@@ -67,18 +67,33 @@ pub(super) struct Addresses {
 impl Addresses {
     /// First public URL.
     pub(super) fn public_url(&self) -> String {
-        self.public.first().map_or_else(String::new, |(address, scheme)| format!("{scheme}://{address}"))
+        self.public
+            .first()
+            .map_or_else(String::new, |(address, scheme)| {
+                format!("{scheme}://{address}")
+            })
     }
 
     /// First tunnel URL.
     pub(super) fn tunnel_url(&self) -> String {
-        self.tunnel.first().map_or_else(String::new, |address| format!("{}://{address}", self.tunnel_scheme))
+        self.tunnel.first().map_or_else(String::new, |address| {
+            format!("{}://{address}", self.tunnel_scheme)
+        })
     }
 
     /// `public=… admin=… tunnel=…`, and the app in `dev`.
     pub(super) fn line(&self, app: Option<&AppName>) -> String {
-        let mut line = format!("public={} admin=http://{} tunnel=", self.public_url(), self.admin);
-        line.push_str(&self.tunnel.first().map_or_else(String::new, ToString::to_string));
+        let mut line = format!(
+            "public={} admin=http://{} tunnel=",
+            self.public_url(),
+            self.admin
+        );
+        line.push_str(
+            &self
+                .tunnel
+                .first()
+                .map_or_else(String::new, ToString::to_string),
+        );
         if let Some(app) = app {
             // Writing into a String cannot fail.
             let _ = write!(line, " app={}", app.as_str());
@@ -102,7 +117,12 @@ pub(super) struct Gateway {
 impl Gateway {
     /// Starts everything.
     pub(super) fn start(bound: Bound, access: AccessTo) -> Result<Self, WiringError> {
-        let Bound { config, workers: count, doors, admin: admin_socket } = bound;
+        let Bound {
+            config,
+            workers: count,
+            doors,
+            admin: admin_socket,
+        } = bound;
         let (public, tunnels) = (Arc::new(Shutdown::new()), Shutdown::new());
         let shared = share(&config, &public, access)?;
         let addresses = addresses(&config, &doors, &admin_socket)?;
@@ -115,7 +135,11 @@ impl Gateway {
             shutdown: Arc::clone(&public),
             since: SystemTime::now(),
             workers: count,
-            public: addresses.public.iter().map(|(address, _)| *address).collect(),
+            public: addresses
+                .public
+                .iter()
+                .map(|(address, _)| *address)
+                .collect(),
             tunnel: addresses.tunnel.clone(),
             memory_budget: budget,
         };
@@ -123,7 +147,16 @@ impl Gateway {
         let admin = serve_admin(&config, admin_socket, state, &shared, ended)?;
         let workers = workers::start(count, doors, &fronts(&config, &shared, &public, &tunnels))?;
         let grace = config.gateway.grace;
-        Ok(Self { shared, public, tunnels, admin_end, admin, workers, grace, addresses })
+        Ok(Self {
+            shared,
+            public,
+            tunnels,
+            admin_end,
+            admin,
+            workers,
+            grace,
+            addresses,
+        })
     }
 
     /// Where it listens.
@@ -170,10 +203,17 @@ fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Sha
     let clock = Clock::start();
     let metrics = Metrics::new();
     let log = match access {
-        AccessTo::Stdout(format) => AccessLog::start(format, std::io::stdout(), clock, Arc::clone(&metrics)),
-        AccessTo::Stderr(format) => AccessLog::start(format, std::io::stderr(), clock, Arc::clone(&metrics)),
+        AccessTo::Stdout(format) => {
+            AccessLog::start(format, std::io::stdout(), clock, Arc::clone(&metrics))
+        }
+        AccessTo::Stderr(format) => {
+            AccessLog::start(format, std::io::stderr(), clock, Arc::clone(&metrics))
+        }
     };
-    let log = log.map_err(|error| WiringError::System { what: "cannot start the access log", error })?;
+    let log = log.map_err(|error| WiringError::System {
+        what: "cannot start the access log",
+        error,
+    })?;
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
     let tunnels = Arc::new(Tunnels::default());
     let enroll = enroll(config, clock, &metrics, &tunnels, &routes);
@@ -203,7 +243,10 @@ fn enroll(
     tunnels: &Arc<Tunnels>,
     routes: &Arc<ArcSwap<RouteTable>>,
 ) -> Arc<Enroll> {
-    let settings = conn::Settings { dead_after: DEAD_AFTER, ..conn::Settings::default() };
+    let settings = conn::Settings {
+        dead_after: DEAD_AFTER,
+        ..conn::Settings::default()
+    };
     let limits = PeerLimits {
         max_streams: settings.max_streams,
         initial_credit: settings.initial_window,
@@ -237,10 +280,14 @@ fn enroll(
 fn learn_routes(routes: &Arc<ArcSwap<RouteTable>>) -> crate::tunnel::enroll::OnOffer {
     let routes = Arc::clone(routes);
     Box::new(move |offers: &[AppOffer]| {
-        let seen: Vec<(AppName, AppKind)> =
-            offers.iter().filter_map(|offer| AppName::new(&offer.name).map(|name| (name, kind(offer.kind)))).collect();
+        let seen: Vec<(AppName, AppKind)> = offers
+            .iter()
+            .filter_map(|offer| AppName::new(&offer.name).map(|name| (name, kind(offer.kind))))
+            .collect();
         routes.rcu(|table| {
-            let unknown = seen.iter().filter(|(name, _)| table.app(name.as_str()).is_none());
+            let unknown = seen
+                .iter()
+                .filter(|(name, _)| table.app(name.as_str()).is_none());
             table.with_seen(unknown.map(|(name, kind)| (name, *kind)))
         });
     })
@@ -277,21 +324,39 @@ fn fronts(config: &Config, shared: &Arc<Shared>, public: &Shutdown, tunnels: &Sh
             handshake: config.tunnel.handshake,
             signal: tunnels.signal(),
         },
-        tcp: TcpFront { corridor: TcpApp { exchanges, app: None }, opening },
-        gates: Gates { public: gate, tunnel: Gate::new(TUNNEL_CONNECTIONS, TUNNEL_CONNECTIONS) },
+        tcp: TcpFront {
+            corridor: TcpApp {
+                exchanges,
+                app: None,
+            },
+            opening,
+        },
+        gates: Gates {
+            public: gate,
+            tunnel: Gate::new(TUNNEL_CONNECTIONS, TUNNEL_CONNECTIONS),
+        },
         public: public.signal(),
         tunnels: tunnels.signal(),
     }
 }
 
-fn addresses(config: &Config, doors: &[Door], admin: &std::net::TcpListener) -> Result<Addresses, WiringError> {
-    let admin = admin.local_addr().map_err(|error| WiringError::System { what: "admin listener", error })?;
+fn addresses(
+    config: &Config,
+    doors: &[Door],
+    admin: &std::net::TcpListener,
+) -> Result<Addresses, WiringError> {
+    let admin = admin.local_addr().map_err(|error| WiringError::System {
+        what: "admin listener",
+        error,
+    })?;
     let public = doors.iter().filter_map(|door| match &door.duty {
         Duty::Http(None) => Some((door.address, "http")),
         Duty::Http(Some(_)) => Some((door.address, "https")),
         Duty::Tunnel(_) | Duty::Tcp(_) => None,
     });
-    let tunnel = doors.iter().filter(|door| matches!(door.duty, Duty::Tunnel(_)));
+    let tunnel = doors
+        .iter()
+        .filter(|door| matches!(door.duty, Duty::Tunnel(_)));
     Ok(Addresses {
         public: public.collect(),
         tunnel: tunnel.map(|door| door.address).collect(),
@@ -307,9 +372,17 @@ fn serve_admin(
     shared: &Shared,
     ended: oneshot::Receiver<()>,
 ) -> Result<JoinHandle<()>, WiringError> {
-    let listener = tokio::net::TcpListener::from_std(socket)
-        .map_err(|error| WiringError::System { what: "admin listener", error })?;
-    let hosts = config.gateway.hosts.iter().map(|host| host.as_str().to_owned()).collect();
+    let listener =
+        tokio::net::TcpListener::from_std(socket).map_err(|error| WiringError::System {
+            what: "admin listener",
+            error,
+        })?;
+    let hosts = config
+        .gateway
+        .hosts
+        .iter()
+        .map(|host| host.as_str().to_owned())
+        .collect();
     let access = match &config.admin.token_hash {
         Some(hash) => Access::with_token(hash.value(), hosts),
         None => Access::loopback(hosts),

@@ -97,5 +97,8 @@ fn main_runtime() -> Result<tokio::runtime::Runtime, WiringError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| WiringError::System { what: "cannot start a runtime", error })
+        .map_err(|error| WiringError::System {
+            what: "cannot start a runtime",
+            error,
+        })
 }

@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::admin::{AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo};
+use crate::admin::{
+    AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo,
+};
 use crate::config::AppKind;
 use crate::request::Shared;
 use crate::route::AppRoute;
@@ -37,7 +39,10 @@ impl State {
             health: health(offer.health),
             draining: !offer.tunnel.is_accepting(),
         });
-        let best = offers.iter().map(|offer| offer.health).min_by_key(|health| rank(*health));
+        let best = offers
+            .iter()
+            .map(|offer| offer.health)
+            .min_by_key(|health| rank(*health));
         AppInfo {
             name: route.name.as_str().to_owned(),
             kind: kind(route.kind),
@@ -110,21 +115,30 @@ impl AdminState for State {
     fn apps(&self) -> Vec<AppInfo> {
         let registry = self.shared.tunnels.snapshot();
         let routes = self.shared.routes.load();
-        routes.apps().map(|route| self.app_info(route, &registry)).collect()
+        routes
+            .apps()
+            .map(|route| self.app_info(route, &registry))
+            .collect()
     }
 
     fn tunnels(&self) -> Vec<TunnelInfo> {
         let registry = self.shared.tunnels.snapshot();
         let info = |live: &Arc<LiveTunnel>| {
             let stats = live.tunnel.stats();
-            let offers = registry.apps().filter(|app| registry.offers(app).iter().any(|o| o.number == live.number));
+            let offers = registry
+                .apps()
+                .filter(|app| registry.offers(app).iter().any(|o| o.number == live.number));
             TunnelInfo {
                 id: live.id.to_string(),
                 agent: live.agent.to_string(),
                 carrier: live.carrier,
                 peer: live.peer,
                 since: live.since,
-                state: if live.is_accepting() { "live" } else { "draining" },
+                state: if live.is_accepting() {
+                    "live"
+                } else {
+                    "draining"
+                },
                 apps: offers.map(ToString::to_string).collect(),
                 streams: stats.streams,
                 rtt: stats.rtt,

@@ -28,7 +28,11 @@ pub(super) struct TunnelFront {
 
 impl Serve for TunnelFront {
     async fn serve(self, arrival: Arrival) {
-        let Arrival { stream, peer, mut permit } = arrival;
+        let Arrival {
+            stream,
+            peer,
+            mut permit,
+        } = arrival;
         if !permit.claim(peer.ip()) {
             // The peer holds as many connections as it may; the drop tells it.
             return;
@@ -38,11 +42,18 @@ impl Serve for TunnelFront {
             return;
         }
         let Some(config) = self.tls else {
-            return self.enroll.serve(Carrier::tcp(stream), peer, None, self.signal).await;
+            return self
+                .enroll
+                .serve(Carrier::tcp(stream), peer, None, self.signal)
+                .await;
         };
         let handshake = TlsAcceptor::from(config).accept(stream);
         match tokio::time::timeout(self.handshake, handshake).await {
-            Ok(Ok(session)) => self.enroll.serve(Carrier::tls(session), peer, None, self.signal).await,
+            Ok(Ok(session)) => {
+                self.enroll
+                    .serve(Carrier::tls(session), peer, None, self.signal)
+                    .await
+            }
             Ok(Err(error)) => tracing::debug!(%peer, %error, "an agent's TLS handshake failed"),
             Err(_) => tracing::debug!(%peer, "an agent's TLS handshake took too long"),
         }

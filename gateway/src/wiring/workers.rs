@@ -51,7 +51,10 @@ impl Workers {
     /// Waits for the threads; the signals must have been given before.
     pub(super) async fn join(self) {
         let joined = tokio::task::spawn_blocking(move || {
-            self.threads.into_iter().filter_map(|thread| thread.join().err()).count()
+            self.threads
+                .into_iter()
+                .filter_map(|thread| thread.join().err())
+                .count()
         });
         if joined.await.unwrap_or(1) > 0 {
             tracing::error!("a worker panicked");
@@ -60,15 +63,23 @@ impl Workers {
 }
 
 /// Starts the workers, each with one socket of every door.
-pub(super) fn start(count: usize, doors: Vec<Door>, fronts: &Fronts) -> Result<Workers, WiringError> {
+pub(super) fn start(
+    count: usize,
+    doors: Vec<Door>,
+    fronts: &Fronts,
+) -> Result<Workers, WiringError> {
     let public = Tasks::new();
-    let mut sockets: Vec<Vec<(Duty, std::net::TcpListener)>> = (0..count).map(|_| Vec::new()).collect();
+    let mut sockets: Vec<Vec<(Duty, std::net::TcpListener)>> =
+        (0..count).map(|_| Vec::new()).collect();
     for door in doors {
         for (worker, socket) in door.sockets.into_iter().enumerate() {
             sockets[worker].push((door.duty.clone(), socket));
         }
     }
-    let spawned = sockets.into_iter().enumerate().map(|(number, sockets)| spawn(number, sockets, fronts.clone(), public.clone()));
+    let spawned = sockets
+        .into_iter()
+        .enumerate()
+        .map(|(number, sockets)| spawn(number, sockets, fronts.clone(), public.clone()));
     let threads = spawned.collect::<Result<_, _>>()?;
     Ok(Workers { threads, public })
 }
@@ -79,8 +90,14 @@ fn spawn(
     fronts: Fronts,
     public: Tasks,
 ) -> Result<JoinHandle<()>, WiringError> {
-    let fault = |error| WiringError::System { what: "cannot start a worker", error };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(fault)?;
+    let fault = |error| WiringError::System {
+        what: "cannot start a worker",
+        error,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(fault)?;
     let work = move || {
         runtime.block_on(async move {
             let mut loops = JoinSet::new();
@@ -93,14 +110,20 @@ fn spawn(
             while loops.join_next().await.is_some() {}
         });
     };
-    std::thread::Builder::new().name(format!("bh-worker-{number}")).spawn(work).map_err(fault)
+    std::thread::Builder::new()
+        .name(format!("bh-worker-{number}"))
+        .spawn(work)
+        .map_err(fault)
 }
 
 fn serve(loops: &mut JoinSet<()>, fronts: &Fronts, tasks: &Tasks, duty: Duty, socket: TcpListener) {
     let gate = fronts.gates.public.clone();
     match duty {
         Duty::Http(tls) => {
-            let front = HttpFront { tls, ..fronts.http.clone() };
+            let front = HttpFront {
+                tls,
+                ..fronts.http.clone()
+            };
             let place = tasks.enter("public listener");
             let run = listener::run(socket, gate, front, fronts.public.clone());
             loops.spawn(async move {
@@ -119,8 +142,16 @@ fn serve(loops: &mut JoinSet<()>, fronts: &Fronts, tasks: &Tasks, duty: Duty, so
             });
         }
         Duty::Tunnel(tls) => {
-            let front = TunnelFront { tls, ..fronts.tunnel.clone() };
-            loops.spawn(listener::run(socket, fronts.gates.tunnel.clone(), front, fronts.tunnels.clone()));
+            let front = TunnelFront {
+                tls,
+                ..fronts.tunnel.clone()
+            };
+            loops.spawn(listener::run(
+                socket,
+                fronts.gates.tunnel.clone(),
+                front,
+                fronts.tunnels.clone(),
+            ));
         }
     }
 }
