@@ -15,26 +15,6 @@ fn parse(status: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_resident_size_is_read_in_bytes() {
-        assert_eq!(
-            parse("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"),
-            Some(2_097_152)
-        );
-        assert_eq!(parse("Name:\tx\n"), None);
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn this_process_has_a_resident_size() {
-        assert!(resident().expect("linux says") > 100_000);
-    }
-}
-
 /// Bytes this process may use: the cgroup's limit, else the machine's memory; `None` if neither can
 /// be read.
 #[must_use]
@@ -58,4 +38,30 @@ fn total(meminfo: &str) -> Option<u64> {
         .find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kib * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_resident_size_is_read_in_bytes() {
+        assert_eq!(
+            parse("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t1\n"),
+            Some(2_097_152)
+        );
+        assert_eq!(parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_machines_memory_is_read_in_bytes() {
+        assert_eq!(total("MemFree: 1 kB\nMemTotal:       24000 kB\n"), Some(24_576_000));
+        assert_eq!(total("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_a_resident_size() {
+        assert!(resident().expect("linux says") > 100_000);
+    }
 }
