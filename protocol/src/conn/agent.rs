@@ -64,7 +64,7 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return;
         };
-        if stream.phase != Phase::Opening || stream.ended.is_some() {
+        if stream.phase != Phase::Opening || stream.pending.refused.is_some() {
             return;
         }
         debug_assert_eq!(stream.inn.taken(), 0);

@@ -199,9 +199,8 @@ impl Conn {
         }
         let room = stream
             .out
-            .room(self.settings.queue_limit, self.settings.retain_limit)
-            > 0;
-        if room {
+            .room(self.settings.queue_limit, self.settings.retain_limit);
+        if room > 0 || stream.out.is_finished() {
             self.wake(key, super::Wake::WRITE);
         }
         self.offer(key);
