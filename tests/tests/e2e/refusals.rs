@@ -363,3 +363,30 @@ async fn a_head_that_never_ends_is_told_as_client_timeout() {
     assert_eq!(answer.error("delivery"), "not_delivered");
     assert_eq!(app.total(), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_gateway_says_so_and_the_app_sees_nothing() {
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
+    let mut client = world.h1().await;
+    let host = world.host("demo");
+    assert_eq!(
+        client.ask("GET", "/before", &host, &[], b"").await.status,
+        200
+    );
+    let admin = world.places.admin;
+    let drained = bridgehead_tests::client::ask(admin, "POST", "/v1/drain", &admin.to_string());
+    let answer = drained.await;
+    assert!((200..300).contains(&answer.status), "{}", answer.text());
+    client.request("GET", "/after", &host, &[], b"").await;
+    // A closed connection is as good an answer: nothing was sent on it.
+    if let Ok(answer) = client.try_answer("GET").await {
+        Verdict::refused(503, "SERVICE_UNAVAILABLE", "draining")
+            .after(5)
+            .check(&answer);
+    }
+    assert!(!app.text().contains("/after"));
+}
