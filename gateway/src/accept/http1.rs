@@ -12,6 +12,8 @@ mod answer;
 mod body;
 mod core;
 mod leave;
+#[cfg(test)]
+mod properties;
 mod queue;
 #[cfg(test)]
 mod tests;

@@ -99,7 +99,9 @@ pub(super) struct Core<IO> {
     pub(super) version_11: bool,
     /// The request was HEAD.
     pub(super) bodiless: bool,
-    /// The client and our own answer so far allow another exchange.
+    /// The client wants to send more requests.
+    pub(super) client_keeps: bool,
+    /// It may: nothing on our side speaks against it so far.
     pub(super) keep: bool,
     pub(super) decoder: BodyDecoder,
     pub(super) fault: Option<ClientFault>,
@@ -132,6 +134,7 @@ impl<IO: Transport> Core<IO> {
             broken: false,
             version_11: true,
             bodiless: false,
+            client_keeps: false,
             keep: false,
             decoder: BodyDecoder::request(BodyLength::None),
             fault: None,
@@ -154,7 +157,8 @@ impl<IO: Transport> Core<IO> {
         let options = ConnectionOptions::of(&head.headers);
         self.version_11 = head.protocol == ClientProtocol::Http11;
         self.bodiless = head.method == Method::HEAD;
-        self.keep = !options.close && (self.version_11 || options.keep_alive);
+        self.client_keeps = !options.close && (self.version_11 || options.keep_alive);
+        self.keep = self.client_keeps;
         self.decoder = BodyDecoder::request(head.body);
         self.expect = match self.version_11 && !self.decoder.is_done() && expects(&head.headers) {
             true => Continue::Wanted,
@@ -169,6 +173,7 @@ impl<IO: Transport> Core<IO> {
     pub(super) fn begin_refusal(&mut self) {
         self.version_11 = true;
         self.bodiless = false;
+        self.client_keeps = false;
         self.keep = false;
         self.decoder = BodyDecoder::request(BodyLength::Tunnel);
         self.expect = Continue::NotAsked;

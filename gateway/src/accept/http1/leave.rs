@@ -90,7 +90,7 @@ impl<IO: Transport> Core<IO> {
                         self.push_continue();
                         self.write_once(cx);
                     }
-                    AnswerState::Open(_) if self.keep => return Poll::Ready(()),
+                    AnswerState::Open(_) if self.client_keeps => return Poll::Ready(()),
                     _ => {}
                 }
             }

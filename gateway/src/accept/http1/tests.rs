@@ -24,12 +24,18 @@ struct World {
 }
 
 fn start_with(signal: Signal, room: usize) -> World {
+    start_after("", signal, room)
+}
+
+/// A connection of which `first` was read before.
+fn start_after(first: &str, signal: Signal, room: usize) -> World {
     let (client, io) = duplex(room);
+    let first = BytesMut::from(first);
     let corridor = Scripted::default();
     let serving = corridor.clone();
     let server = tokio::spawn(async move {
         let limits = Arc::new(Limits::default());
-        super::serve(io, BytesMut::new(), &info(), &serving, &limits, signal).await;
+        super::serve(io, first, &info(), &serving, &limits, signal).await;
     });
     World {
         client,
@@ -471,6 +477,21 @@ async fn a_client_that_closes_is_gone_within_a_second() {
         assert!(world.corridor.seen()[0].left, "{path}");
         assert!(begun.elapsed() < Duration::from_secs(1), "{path}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_during_a_drain_is_gone_as_well() {
+    let shutdown = Shutdown::new();
+    shutdown.drain();
+    // A drain closes silent connections, so the request is there from the beginning.
+    let text = "GET /events HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut world = start_after(text, shutdown.signal(), 1024);
+    let begun = Instant::now();
+    world.until("event\r\n").await;
+    drop(world.client);
+    world.server.await.expect("the server ends");
+    assert!(world.corridor.seen()[0].left);
+    assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
