@@ -8,7 +8,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::*;
 use crate::testing::Pair;
-use crate::wire::{AppKind, Frame, encode};
+use crate::wire::{AppKind, FinalCause, Frame, Open, RefusedReason, ResetCode, encode};
 
 fn pair() -> Pair {
     let mut pair = Pair::new(Settings::default());
