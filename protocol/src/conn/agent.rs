@@ -64,6 +64,7 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return;
         };
+        // The first reason stands: a handle that is dropped after it refuses again, for want of a better one.
         if stream.phase != Phase::Opening || stream.pending.refused.is_some() {
             return;
         }
