@@ -436,6 +436,12 @@ impl World {
         answer.json()
     }
 
+    /// One admin command.
+    pub async fn command(&self, path: &str) -> Answer {
+        let admin = self.places.admin;
+        client::ask(admin, "POST", path, &admin.to_string()).await
+    }
+
     /// A connection to the public listener.
     pub async fn h1(&self) -> H1 {
         H1::connect(self.places.public).await

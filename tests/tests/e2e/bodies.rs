@@ -405,7 +405,7 @@ async fn heads_pass_with_every_field_and_every_byte_of_the_target() {
         agent: _agent,
         app: _app,
     } = one(setup(), app::echo).await;
-    let target = "/a%2Fb/%e4/..%2f?q=1&r=%20+;x&empty=";
+    let target = "/a%2Fb/%e4/%7Ex?q=1&r=%20+;x&empty=";
     let fields = [
         ("X-One", "1"),
         ("X-One", "2"),

@@ -308,10 +308,7 @@ async fn a_connect_request_is_refused() {
         ))
         .await;
     let answer = client.answer("GET").await;
-    assert!(
-        (400..=501).contains(&answer.status) && answer.made_by_gateway(),
-        "{answer:?}"
-    );
+    Verdict::refused(501, "UPGRADE_UNSUPPORTED", "upgrade").check(&answer);
     assert_eq!(app.total(), 0);
 }
 
@@ -362,4 +359,29 @@ async fn a_head_that_never_ends_is_told_as_client_timeout() {
     );
     assert_eq!(answer.error("delivery"), "not_delivered");
     assert_eq!(app.total(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_drained_gateway_says_so_and_the_app_sees_nothing() {
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), app::echo).await;
+    let mut client = world.h1().await;
+    let host = world.host("demo");
+    assert_eq!(
+        client.ask("GET", "/before", &host, &[], b"").await.status,
+        200
+    );
+    let answer = world.command("/v1/drain").await;
+    assert!((200..300).contains(&answer.status), "{}", answer.text());
+    client.request("GET", "/after", &host, &[], b"").await;
+    // A closed connection is as good an answer: nothing was sent on it.
+    if let Ok(answer) = client.try_answer("GET").await {
+        Verdict::refused(503, "SERVICE_UNAVAILABLE", "draining")
+            .after(5)
+            .check(&answer);
+    }
+    assert!(!app.text().contains("/after"));
 }

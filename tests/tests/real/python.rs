@@ -1,12 +1,16 @@
 //! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, `http.server`, and gRPC.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 use bridgehead_tests::client::H1;
+use bridgehead_tests::process;
 use bridgehead_tests::wait;
-use bridgehead_tests::world::setup;
+use bridgehead_tests::world::{Folder, setup};
 use bridgehead_tests::ws::{self, Message};
 use futures_util::{SinkExt, StreamExt};
+use serde_json::Value;
 
 use crate::setup::{Real, behind, client, free_port, needs, python, source};
 
@@ -203,4 +207,80 @@ async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
             "{shape} is missing: {said}"
         );
     }
+}
+
+/// Autobahn's WebSocket cases without the bulk and compression chapters: those are between the two
+/// ends, and the tunnel carries their bytes unread.
+fn autobahn(
+    python: &std::path::Path,
+    addr: &str,
+    out: &std::path::Path,
+) -> BTreeMap<String, String> {
+    let mut command = Command::new(python.with_file_name("kosoku"));
+    command
+        .args([
+            "-m",
+            "fuzzingclient",
+            "-p",
+            "4",
+            "-x",
+            "9.*",
+            "-x",
+            "12.*",
+            "-x",
+            "13.*",
+            "-o",
+        ])
+        .arg(out)
+        .arg(addr);
+    // It exits with 1 if any case failed; which ones is in its report.
+    process::run_to_end("kosoku", command, Duration::from_secs(240));
+    let text = std::fs::read_to_string(out.join("index.json")).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let agents = report.as_object().expect("servers by name");
+    let cases = agents
+        .values()
+        .flat_map(|cases| cases.as_object().expect("cases by number"));
+    cases
+        .map(|(case, told)| {
+            (
+                case.clone(),
+                told["behavior"].as_str().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn autobahns_websocket_cases_end_as_they_do_without_a_tunnel() {
+    let python = needs!(python());
+    let port = free_port();
+    // The suite names its server by address alone, so that is a host of the app here.
+    let setup = setup().app("demo", "hosts = [\"127.0.0.1\"]");
+    let real = behind(
+        setup,
+        module(&python, &["ws_echo.py", &port.to_string()]),
+        port,
+        "http",
+    )
+    .await;
+    let folder = Folder::new();
+    let direct = autobahn(
+        &python,
+        &format!("127.0.0.1:{port}"),
+        &folder.path().join("direct"),
+    );
+    let tunnelled = autobahn(
+        &python,
+        &real.world.places.public.to_string(),
+        &folder.path().join("tunnelled"),
+    );
+    assert!(direct.len() > 200, "only {} cases ran", direct.len());
+    let good = |told: &str| matches!(told, "OK" | "NON-STRICT" | "INFORMATIONAL");
+    let worse = |case: &&String| {
+        let through = tunnelled.get(*case).map_or("", String::as_str);
+        good(&direct[*case]) && !good(through)
+    };
+    let worse: Vec<&String> = direct.keys().filter(worse).collect();
+    assert!(worse.is_empty(), "worse through the tunnel: {worse:?}");
 }
