@@ -136,20 +136,29 @@ async fn a_chunked_body_that_turns_bad_never_looks_complete_to_the_app() {
         agent: _agent,
         app,
     } = one(setup(), app::echo).await;
-    for bad in [
+    for (n, bad) in [
         "5;ext=1\r\nhello\r\n0\r\n\r\n",
         "5\r\nhelloX",
         "zz\r\n",
         "5\nhello\n0\n\n",
         "-1\r\n",
         "fffffffffffffffff\r\n",
-    ] {
+    ]
+    .into_iter()
+    .enumerate()
+    {
         let mut client = world.h1().await;
         let fields = [("Transfer-Encoding", "chunked")];
         client
-            .request("POST", "/x", &world.host("demo"), &fields, b"3\r\nabc\r\n")
+            .request(
+                "POST",
+                &format!("/bad/{n}"),
+                &world.host("demo"),
+                &fields,
+                format!("4\r\nabc{n}\r\n").as_bytes(),
+            )
             .await;
-        app.until_text("abc").await;
+        app.until_text(&format!("abc{n}")).await;
         client.send(bad).await;
         let result = wait::within(wait::SOON, "an end", client.try_answer("POST")).await;
         if let Ok(answer) = result {
