@@ -6,13 +6,13 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --locked --release -p bridgehead-agent --bin bh-agent
+RUN cargo build --locked --profile dist -p bridgehead-agent --bin bh-agent
 
 FROM debian:bookworm-slim
 RUN useradd --system --no-create-home --shell /usr/sbin/nologin --uid 10001 bridgehead
 # The public authorities, for a gateway (or an https app) whose certificate one of them signed.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /src/target/release/bh-agent /usr/local/bin/bh-agent
+COPY --from=build /src/target/dist/bh-agent /usr/local/bin/bh-agent
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/bridgehead/
 USER 10001:10001
 # Health, if BH_HEALTH asks for it.

@@ -6,11 +6,11 @@
 FROM rust:1.95-slim-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --locked --release -p bridgehead-gateway --bin bh-gateway
+RUN cargo build --locked --profile dist -p bridgehead-gateway --bin bh-gateway
 
 FROM debian:bookworm-slim
 RUN useradd --system --no-create-home --shell /usr/sbin/nologin --uid 10001 bridgehead
-COPY --from=build /src/target/release/bh-gateway /usr/local/bin/bh-gateway
+COPY --from=build /src/target/dist/bh-gateway /usr/local/bin/bh-gateway
 COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/bridgehead/
 USER 10001:10001
 # Public without and with TLS, tunnel, admin.
