@@ -168,13 +168,7 @@ impl Exchanges {
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
-        let guard = ExchangeGuard::new(
-            sinks,
-            id,
-            now,
-            client,
-            Protocol::Http(raw.protocol),
-        );
+        let guard = ExchangeGuard::new(sinks, id, now, client, Protocol::Http(raw.protocol));
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
