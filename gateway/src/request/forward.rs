@@ -164,6 +164,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             self.ended = true;
         }
         if self.ended {
+            // Whatever is left to flush, the app has done its part: no window runs any more.
+            self.waits_for_client_read = true;
             return self
                 .parts
                 .answer

@@ -92,7 +92,6 @@ pub struct Exchanges {
 /// One exchange on its way.
 struct Exchange<'a, B, A> {
     info: &'a ClientInfo,
-    client: IpAddr,
     id: Uuid,
     asked: Asked,
     guard: ExchangeGuard,
@@ -174,7 +173,6 @@ impl Exchanges {
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
-            client,
             id,
             asked,
             guard,

@@ -91,6 +91,29 @@ impl RouteTable {
         self.apps.values()
     }
 
+    /// Hosts that lead to an app, sorted; for people.
+    #[must_use]
+    pub fn hosts_of(&self, app: &str) -> Vec<String> {
+        let leads = |branches: &Vec<Branch>| {
+            branches
+                .iter()
+                .any(|branch| branch.app.name.as_str() == app)
+        };
+        let mut hosts: Vec<String> = (self.hosts.iter())
+            .filter(|(_, branches)| leads(branches))
+            .map(|(host, _)| host.to_string())
+            .collect();
+        if let Some(domain) = self
+            .domain
+            .as_ref()
+            .filter(|_| self.names.contains_key(app))
+        {
+            hosts.push(format!("{app}.{domain}"));
+        }
+        hosts.sort();
+        hosts
+    }
+
     fn branches(&self, host: &Host) -> Option<&Vec<Branch>> {
         if let Some(branches) = self.hosts.get(host) {
             return Some(branches);

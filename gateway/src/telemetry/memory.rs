@@ -15,6 +15,31 @@ fn parse(status: &str) -> Option<u64> {
     kibibytes.checked_mul(1024)
 }
 
+/// Bytes this process may use: the cgroup's limit, else the machine's memory; `None` if neither can
+/// be read.
+#[must_use]
+pub fn limit() -> Option<u64> {
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    let machine = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| total(&text));
+    match (group, machine) {
+        (Some(group), Some(machine)) => Some(machine.min(group)),
+        (group, machine) => group.or(machine),
+    }
+}
+
+/// `MemTotal` of `/proc/meminfo`, in bytes.
+fn total(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kib * 1024)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +51,12 @@ mod tests {
             Some(2_097_152)
         );
         assert_eq!(parse("Name:\tx\n"), None);
+    }
+
+    #[test]
+    fn the_machines_memory_is_read_in_bytes() {
+        assert_eq!(total("MemFree: 1 kB\nMemTotal:       24000 kB\n"), Some(24_576_000));
+        assert_eq!(total("MemFree: 1 kB\n"), None);
     }
 
     #[test]

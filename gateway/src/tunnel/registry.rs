@@ -130,7 +130,7 @@ impl<T> Registry<T> {
 mod tests {
     use super::*;
 
-    fn offer(number: u64, tunnel: &Arc<&'static str>) -> (Arc<str>, Offer<&'static str>) {
+    fn offer(number: u64, tunnel: &Arc<String>) -> (Arc<str>, Offer<String>) {
         let offer = Offer {
             number: TunnelNumber(number),
             weight: 1,
@@ -141,13 +141,13 @@ mod tests {
         ("demo".into(), offer)
     }
 
-    fn numbers(registry: &Registry<&'static str>) -> Vec<u64> {
+    fn numbers(registry: &Registry<String>) -> Vec<u64> {
         registry.offers("demo").iter().map(|o| o.number.0).collect()
     }
 
     #[test]
     fn a_late_removal_never_takes_a_newer_tunnel_away() {
-        let (old, new) = (Arc::new("old"), Arc::new("new"));
+        let (old, new) = (Arc::new("old".to_owned()), Arc::new("new".to_owned()));
         let registry = Registry::default()
             .with(TunnelNumber(1), &old, vec![offer(1, &old)])
             .with(TunnelNumber(2), &new, vec![offer(2, &new)])
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_new_list_replaces_the_old_one_of_the_same_tunnel() {
-        let tunnel = Arc::new("t");
+        let tunnel = Arc::new("t".to_owned());
         let registry = Registry::default().with(TunnelNumber(1), &tunnel, vec![offer(1, &tunnel)]);
         assert_eq!(
             registry
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn an_old_snapshot_does_not_change() {
-        let tunnel = Arc::new("t");
+        let tunnel = Arc::new("t".to_owned());
         let before = Registry::default();
         let after = before.with(TunnelNumber(7), &tunnel, vec![offer(7, &tunnel)]);
         assert_eq!((numbers(&before).len(), numbers(&after)), (0, vec![7]));

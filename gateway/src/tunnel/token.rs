@@ -36,7 +36,7 @@ impl Tokens {
                 let scope = Scope::new(agent.apps.clone());
                 let entry = Key {
                     subject: agent.id.clone(),
-                    hash: key.hash.clone(),
+                    hash: key.hash,
                     scope,
                     expires,
                 };

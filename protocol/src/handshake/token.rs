@@ -144,6 +144,12 @@ impl TokenHash {
         Ok(Self(*hash.as_bytes()))
     }
 
+    /// The hash itself, for what is compared outside the handshake.
+    #[must_use]
+    pub fn value(&self) -> blake3::Hash {
+        blake3::Hash::from_bytes(self.0)
+    }
+
     /// The text that goes into a configuration.
     #[must_use]
     pub fn to_config(&self) -> String {

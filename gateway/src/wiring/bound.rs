@@ -1,0 +1,124 @@
+//! Every listener and certificate of a configuration, before anything runs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use super::WiringError;
+use crate::accept::{http, listener};
+use crate::cert::CertStore;
+use crate::config::{AppName, CertificateFiles, Config};
+
+/// What a listener serves.
+#[derive(Clone)]
+pub(super) enum Duty {
+    /// HTTP, with TLS if there is a configuration.
+    Http(Option<Arc<ServerConfig>>),
+    /// Agents, with TLS if there is a configuration.
+    Tunnel(Option<Arc<ServerConfig>>),
+    /// A TCP app.
+    Tcp(AppName),
+}
+
+/// One address with one socket a worker.
+pub(super) struct Door {
+    pub(super) duty: Duty,
+    pub(super) address: SocketAddr,
+    pub(super) sockets: Vec<std::net::TcpListener>,
+}
+
+/// A gateway that could start.
+pub(super) struct Bound {
+    pub(super) config: Config,
+    pub(super) workers: usize,
+    pub(super) doors: Vec<Door>,
+    pub(super) admin: std::net::TcpListener,
+}
+
+impl Bound {
+    /// Binds everything, or says what cannot be bound.
+    pub(super) fn bind(config: Config) -> Result<Self, WiringError> {
+        let workers = match config.gateway.workers {
+            0 => std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
+            count => count,
+        };
+        let mut doors = Vec::new();
+        let mut door = |what, address, duty| -> Result<(), WiringError> {
+            let sockets =
+                listener::bind(address, workers).map_err(|error| WiringError::Listen {
+                    what,
+                    address,
+                    error,
+                })?;
+            let address = local(&sockets[0], address);
+            doors.push(Door {
+                duty,
+                address,
+                sockets,
+            });
+            Ok(())
+        };
+        for address in &config.public.http {
+            door("public.http", *address, Duty::Http(None))?;
+        }
+        if !config.public.https.is_empty() {
+            let tls = tls(&config.public.tls, &http::ALPN)?;
+            for address in &config.public.https {
+                door("public.https", *address, Duty::Http(Some(Arc::clone(&tls))))?;
+            }
+        }
+        let tunnel_tls = if config.tunnel.plain {
+            None
+        } else {
+            Some(tls(
+                tunnel_certificates(&config),
+                &[bridgehead_protocol::io::tls::ALPN],
+            )?)
+        };
+        for address in &config.tunnel.listen {
+            door("tunnel.listen", *address, Duty::Tunnel(tunnel_tls.clone()))?;
+        }
+        for app in &config.apps {
+            if let Some(port) = app.port {
+                let address = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), port);
+                door("app.port", address, Duty::Tcp(app.name.clone()))?;
+            }
+        }
+        let address = config.admin.listen;
+        let admin = std::net::TcpListener::bind(address)
+            .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
+            .map_err(|error| WiringError::Listen {
+                what: "admin.listen",
+                address,
+                error,
+            })?;
+        Ok(Self {
+            config,
+            workers,
+            doors,
+            admin,
+        })
+    }
+}
+
+/// The tunnel's own certificates, or those of the public side.
+fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
+    if config.tunnel.tls.is_empty() {
+        &config.public.tls
+    } else {
+        &config.tunnel.tls
+    }
+}
+
+fn tls(files: &[CertificateFiles], alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, WiringError> {
+    let store = Arc::new(CertStore::load(files)?);
+    let config = bridgehead_protocol::io::tls::server_config(store, alpn);
+    config
+        .map(Arc::new)
+        .map_err(|error| WiringError::Tls(error.to_string()))
+}
+
+fn local(socket: &std::net::TcpListener, asked: SocketAddr) -> SocketAddr {
+    socket.local_addr().unwrap_or(asked)
+}

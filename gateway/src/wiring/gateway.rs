@@ -1,0 +1,408 @@
+//! A running gateway: what all workers share, the workers, admin, and the way to the end.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+use bridgehead_protocol::conn;
+use bridgehead_protocol::handshake::Terms;
+use bridgehead_protocol::wire::{AppKind as WireKind, AppOffer, PeerLimits};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::WiringError;
+use super::bound::{Bound, Door, Duty};
+use super::end::Signals;
+use super::state::State;
+use super::tunnels::{TcpApp, TunnelFront};
+use super::workers::{self, Fronts, Gates, Workers};
+use crate::accept;
+use crate::accept::gate::Gate;
+use crate::accept::http::HttpFront;
+use crate::accept::opening::Opening;
+use crate::accept::tcp::TcpFront;
+use crate::admin::{self, Access, Admin};
+use crate::clock::Clock;
+use crate::config::defaults::DEAD_AFTER;
+use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
+use crate::request::apps::Apps;
+use crate::request::normalize::Rules;
+use crate::request::{Exchanges, Shared};
+use crate::route::RouteTable;
+use crate::shutdown::Shutdown;
+use crate::task::Tasks;
+use crate::telemetry::access::Sinks;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::{AccessLog, Format};
+use crate::tunnel::enroll::Enroll;
+use crate::tunnel::live::Tunnels;
+use crate::tunnel::pool::PoolLimits;
+use crate::tunnel::token::Tokens;
+
+/// Connections on the tunnel port at once; strangers count as long as their handshake may take.
+const TUNNEL_CONNECTIONS: usize = 20_000;
+/// How long the last log lines may take.
+const FLUSH_WITHIN: Duration = Duration::from_secs(2);
+
+/// Where access lines go.
+pub(super) enum AccessTo {
+    /// The output stream, after the `ready` line.
+    Stdout(Format),
+    /// The error stream, beside the log.
+    Stderr(Format),
+}
+
+/// Where a gateway listens.
+#[derive(Clone, Debug)]
+pub(super) struct Addresses {
+    pub(super) public: Vec<(SocketAddr, &'static str)>,
+    pub(super) tunnel: Vec<SocketAddr>,
+    pub(super) tunnel_scheme: &'static str,
+    pub(super) admin: SocketAddr,
+}
+
+impl Addresses {
+    /// First public URL.
+    pub(super) fn public_url(&self) -> String {
+        self.public
+            .first()
+            .map_or_else(String::new, |(address, scheme)| {
+                format!("{scheme}://{address}")
+            })
+    }
+
+    /// First tunnel URL.
+    pub(super) fn tunnel_url(&self) -> String {
+        self.tunnel.first().map_or_else(String::new, |address| {
+            format!("{}://{address}", self.tunnel_scheme)
+        })
+    }
+
+    /// `public=… admin=… tunnel=…`, and the app in `dev`.
+    pub(super) fn line(&self, app: Option<&AppName>) -> String {
+        let mut line = format!(
+            "public={} admin=http://{} tunnel=",
+            self.public_url(),
+            self.admin
+        );
+        line.push_str(
+            &self
+                .tunnel
+                .first()
+                .map_or_else(String::new, ToString::to_string),
+        );
+        if let Some(app) = app {
+            // Writing into a String cannot fail.
+            let _ = write!(line, " app={}", app.as_str());
+        }
+        line
+    }
+}
+
+/// A gateway whose workers run.
+pub(super) struct Gateway {
+    shared: Arc<Shared>,
+    public: Arc<Shutdown>,
+    tunnels: Shutdown,
+    admin_end: oneshot::Sender<()>,
+    admin: JoinHandle<()>,
+    workers: Workers,
+    grace: Duration,
+    addresses: Addresses,
+}
+
+impl Gateway {
+    /// Starts everything.
+    pub(super) fn start(bound: Bound, access: AccessTo) -> Result<Self, WiringError> {
+        let Bound {
+            config,
+            workers: count,
+            doors,
+            admin: admin_socket,
+        } = bound;
+        let (public, tunnels) = (Arc::new(Shutdown::new()), Shutdown::new());
+        let shared = share(&config, &public, access)?;
+        let addresses = addresses(&config, &doors, &admin_socket)?;
+        let budget = memory_budget(config.gateway.memory);
+        if let Some(budget) = budget {
+            shared.sinks.metrics().set_memory_budget(budget);
+        }
+        let state = State {
+            shared: Arc::clone(&shared),
+            shutdown: Arc::clone(&public),
+            since: SystemTime::now(),
+            workers: count,
+            public: addresses
+                .public
+                .iter()
+                .map(|(address, _)| *address)
+                .collect(),
+            tunnel: addresses.tunnel.clone(),
+            memory_budget: budget,
+        };
+        let (admin_end, ended) = oneshot::channel();
+        let admin = serve_admin(&config, admin_socket, state, &shared, ended)?;
+        let workers = workers::start(count, doors, &fronts(&config, &shared, &public, &tunnels))?;
+        let grace = config.gateway.grace;
+        Ok(Self {
+            shared,
+            public,
+            tunnels,
+            admin_end,
+            admin,
+            workers,
+            grace,
+            addresses,
+        })
+    }
+
+    /// Where it listens.
+    pub(super) fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
+    /// clients are served to the end of their connections through the old tunnels, then the tunnels
+    /// close. The grace, or a second request, cuts that short.
+    pub(super) async fn run(self, mut end: Signals) -> Result<(), WiringError> {
+        let mut drained = self.public.signal();
+        tokio::select! {
+            biased;
+            () = end.next() => {}
+            () = drained.draining() => {}
+        }
+        tracing::info!(grace = ?self.grace, "draining");
+        self.public.drain();
+        self.tunnels.drain();
+        tokio::select! {
+            biased;
+            () = end.next() => tracing::warn!("forced to end"),
+            () = self.workers.public_idle() => {}
+            () = tokio::time::sleep(self.grace) => tracing::warn!("the grace is over"),
+        }
+        self.public.force();
+        self.tunnels.force();
+        self.workers.join().await;
+        // The receiver is gone only if admin has ended already.
+        let _ = self.admin_end.send(());
+        let _ = self.admin.await;
+        let sinks = Arc::clone(&self.shared.sinks);
+        let flushed = tokio::task::spawn_blocking(move || sinks.flush(FLUSH_WITHIN)).await;
+        if !flushed.unwrap_or(false) {
+            tracing::warn!("some access lines were not written");
+        }
+        tracing::info!("ended");
+        Ok(())
+    }
+}
+
+fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Shared>, WiringError> {
+    let clock = Clock::start();
+    let metrics = Metrics::new();
+    let log = match access {
+        AccessTo::Stdout(format) => {
+            AccessLog::start(format, std::io::stdout(), clock, Arc::clone(&metrics))
+        }
+        AccessTo::Stderr(format) => {
+            AccessLog::start(format, std::io::stderr(), clock, Arc::clone(&metrics))
+        }
+    };
+    let log = log.map_err(|error| WiringError::System {
+        what: "cannot start the access log",
+        error,
+    })?;
+    let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
+    let tunnels = Arc::new(Tunnels::default());
+    let enroll = enroll(config, clock, &metrics, &tunnels, &routes);
+    Ok(Arc::new(Shared {
+        clock,
+        started: clock.now(),
+        node: config.gateway.node.clone(),
+        routes,
+        tunnels,
+        apps: Apps::new(Arc::clone(&metrics)),
+        rules: Rules::from(&config.limits),
+        trusted_proxies: config.public.trusted_proxies.clone(),
+        app_connect: config.limits.app_connect,
+        app_idle: config.limits.app_keep_alive_idle,
+        sinks: Sinks::new(clock, metrics, Some(log)),
+        tasks: Tasks::new(),
+        enroll,
+        shutdown: public.signal(),
+        lingering: Arc::new(AtomicUsize::new(0)),
+    }))
+}
+
+fn enroll(
+    config: &Config,
+    clock: Clock,
+    metrics: &Arc<Metrics>,
+    tunnels: &Arc<Tunnels>,
+    routes: &Arc<ArcSwap<RouteTable>>,
+) -> Arc<Enroll> {
+    let settings = conn::Settings {
+        dead_after: DEAD_AFTER,
+        ..conn::Settings::default()
+    };
+    let limits = PeerLimits {
+        max_streams: settings.max_streams,
+        initial_credit: settings.initial_window,
+        linger: settings.linger,
+    };
+    Arc::new(Enroll {
+        tunnels: Arc::clone(tunnels),
+        tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
+        terms: Terms {
+            node: config.gateway.node.clone(),
+            features: Vec::new(),
+            ping_after: settings.ping_after,
+            // A lost tunnel is not resumed yet, and the agent is told so.
+            resume_window: Duration::ZERO,
+            limits,
+            nodes: Vec::new(),
+        },
+        settings,
+        pool: PoolLimits {
+            idle: config.limits.app_keep_alive_idle,
+            per_app: config.limits.app_idle_connections,
+        },
+        handshake: config.tunnel.handshake,
+        clock,
+        metrics: Arc::clone(metrics),
+        on_offer: learn_routes(routes),
+    })
+}
+
+/// Apps that an agent offers inside its token's patterns get a route of their own.
+fn learn_routes(routes: &Arc<ArcSwap<RouteTable>>) -> crate::tunnel::enroll::OnOffer {
+    let routes = Arc::clone(routes);
+    Box::new(move |offers: &[AppOffer]| {
+        let seen: Vec<(AppName, AppKind)> = offers
+            .iter()
+            .filter_map(|offer| AppName::new(&offer.name).map(|name| (name, kind(offer.kind))))
+            .collect();
+        routes.rcu(|table| {
+            let unknown = seen
+                .iter()
+                .filter(|(name, _)| table.app(name.as_str()).is_none());
+            table.with_seen(unknown.map(|(name, kind)| (name, *kind)))
+        });
+    })
+}
+
+const fn kind(kind: WireKind) -> AppKind {
+    match kind {
+        WireKind::Http1 => AppKind::Http1,
+        WireKind::H2c => AppKind::H2c,
+        WireKind::Tcp => AppKind::Tcp,
+    }
+}
+
+fn fronts(config: &Config, shared: &Arc<Shared>, public: &Shutdown, tunnels: &Shutdown) -> Fronts {
+    let exchanges = Exchanges::new(Arc::clone(shared));
+    let limits = Arc::new(accept::Limits::configured(&config.limits));
+    let opening = Arc::new(Opening {
+        trusted: config.public.trusted_proxies.clone(),
+        proxy_headers: config.public.proxy_protocol == ProxyProtocol::FromTrusted,
+        patience: config.limits.head_time,
+    });
+    let gate = Gate::new(config.limits.connections, config.limits.connections_per_ip);
+    Fronts {
+        http: HttpFront {
+            corridor: exchanges.clone(),
+            limits,
+            opening: Arc::clone(&opening),
+            tls: None,
+            signal: public.signal(),
+        },
+        tunnel: TunnelFront {
+            enroll: Arc::clone(&shared.enroll),
+            tls: None,
+            handshake: config.tunnel.handshake,
+            signal: tunnels.signal(),
+        },
+        tcp: TcpFront {
+            corridor: TcpApp {
+                exchanges,
+                app: None,
+            },
+            opening,
+        },
+        gates: Gates {
+            public: gate,
+            tunnel: Gate::new(TUNNEL_CONNECTIONS, TUNNEL_CONNECTIONS),
+        },
+        public: public.signal(),
+        tunnels: tunnels.signal(),
+    }
+}
+
+fn addresses(
+    config: &Config,
+    doors: &[Door],
+    admin: &std::net::TcpListener,
+) -> Result<Addresses, WiringError> {
+    let admin = admin.local_addr().map_err(|error| WiringError::System {
+        what: "admin listener",
+        error,
+    })?;
+    let public = doors.iter().filter_map(|door| match &door.duty {
+        Duty::Http(None) => Some((door.address, "http")),
+        Duty::Http(Some(_)) => Some((door.address, "https")),
+        Duty::Tunnel(_) | Duty::Tcp(_) => None,
+    });
+    let tunnel = doors
+        .iter()
+        .filter(|door| matches!(door.duty, Duty::Tunnel(_)));
+    Ok(Addresses {
+        public: public.collect(),
+        tunnel: tunnel.map(|door| door.address).collect(),
+        tunnel_scheme: if config.tunnel.plain { "tcp" } else { "tls" },
+        admin,
+    })
+}
+
+fn serve_admin(
+    config: &Config,
+    socket: std::net::TcpListener,
+    state: State,
+    shared: &Shared,
+    ended: oneshot::Receiver<()>,
+) -> Result<JoinHandle<()>, WiringError> {
+    let listener =
+        tokio::net::TcpListener::from_std(socket).map_err(|error| WiringError::System {
+            what: "admin listener",
+            error,
+        })?;
+    let hosts = config
+        .gateway
+        .hosts
+        .iter()
+        .map(|host| host.as_str().to_owned())
+        .collect();
+    let access = match &config.admin.token_hash {
+        Some(hash) => Access::with_token(hash.value(), hosts),
+        None => Access::loopback(hosts),
+    };
+    let admin = Admin::new(Arc::new(state), Arc::clone(&shared.sinks), access);
+    Ok(tokio::spawn(async move {
+        let ended = async {
+            // A dropped sender ends it too.
+            let _ = ended.await;
+        };
+        admin::serve(listener, admin, ended).await;
+    }))
+}
+
+/// The budget in bytes, if the machine says how much there is.
+fn memory_budget(budget: MemoryBudget) -> Option<u64> {
+    match budget {
+        MemoryBudget::Bytes(bytes) => Some(bytes),
+        MemoryBudget::Percent(percent) => {
+            crate::telemetry::memory::limit().map(|total| total / 100 * u64::from(percent))
+        }
+    }
+}

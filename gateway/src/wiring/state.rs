@@ -1,0 +1,155 @@
+//! What admin sees: the registry, the routes and the counters as plain values.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::admin::{
+    AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo,
+};
+use crate::config::AppKind;
+use crate::request::Shared;
+use crate::route::AppRoute;
+use crate::shutdown::Shutdown;
+use crate::tunnel::live::LiveTunnel;
+use crate::tunnel::registry::{Health, Registry};
+
+/// The gateway as its operator sees it.
+pub(super) struct State {
+    pub(super) shared: Arc<Shared>,
+    pub(super) shutdown: Arc<Shutdown>,
+    pub(super) since: SystemTime,
+    pub(super) workers: usize,
+    pub(super) public: Vec<SocketAddr>,
+    pub(super) tunnel: Vec<SocketAddr>,
+    pub(super) memory_budget: Option<u64>,
+}
+
+impl State {
+    fn draining(&self) -> bool {
+        self.shared.shutdown.is_draining()
+    }
+
+    fn app_info(&self, route: &AppRoute, registry: &Registry<LiveTunnel>) -> AppInfo {
+        let state = self.shared.apps.state(route.name.as_str());
+        let offers = registry.offers(route.name.as_str());
+        let agents = offers.iter().map(|offer| AgentOfApp {
+            agent: offer.tunnel.agent.to_string(),
+            tunnel: offer.tunnel.id.to_string(),
+            health: health(offer.health),
+            draining: !offer.tunnel.is_accepting(),
+        });
+        let best = offers
+            .iter()
+            .map(|offer| offer.health)
+            .min_by_key(|health| rank(*health));
+        AppInfo {
+            name: route.name.as_str().to_owned(),
+            kind: kind(route.kind),
+            hosts: self.shared.routes.load().hosts_of(route.name.as_str()),
+            health: best.map_or(AppHealth::NoAgent, health),
+            agents: agents.collect(),
+            in_flight: state.metrics.in_flight_now(),
+            long_lived: state.metrics.long_lived_now(),
+            refusals: state.refusals().map(|run| Refusals {
+                since: self.shared.clock.wall(run.since),
+                count: run.count,
+                reason: run.reason.as_str(),
+            }),
+        }
+    }
+}
+
+const fn rank(health: Health) -> u8 {
+    match health {
+        Health::Ready => 0,
+        Health::Unknown => 1,
+        Health::Down => 2,
+    }
+}
+
+const fn health(health: Health) -> AppHealth {
+    match health {
+        Health::Ready => AppHealth::Ready,
+        Health::Unknown => AppHealth::Unknown,
+        Health::Down => AppHealth::Unreachable,
+    }
+}
+
+const fn kind(kind: AppKind) -> &'static str {
+    match kind {
+        AppKind::Http1 => "http1",
+        AppKind::H2c => "h2c",
+        AppKind::Tcp => "tcp",
+    }
+}
+
+impl AdminState for State {
+    fn readiness(&self) -> Readiness {
+        let used = crate::telemetry::memory::resident().zip(self.memory_budget);
+        let percent = used.map(|(used, budget)| used.saturating_mul(100) / budget.max(1));
+        Readiness {
+            listeners_up: true,
+            draining: self.draining(),
+            memory_percent: percent.map(|p| u8::try_from(p).unwrap_or(u8::MAX)),
+        }
+    }
+
+    fn gateway(&self) -> GatewayInfo {
+        let apps = self.apps();
+        GatewayInfo {
+            node: self.shared.node.clone(),
+            version: env!("CARGO_PKG_VERSION"),
+            since: self.since,
+            workers: self.workers,
+            draining: self.draining(),
+            public: self.public.clone(),
+            tunnel: self.tunnel.clone(),
+            apps: apps.len(),
+            tunnels: self.shared.tunnels.snapshot().tunnels().count(),
+            in_flight: apps.iter().map(|app| app.in_flight).sum(),
+            long_lived: apps.iter().map(|app| app.long_lived).sum(),
+        }
+    }
+
+    fn apps(&self) -> Vec<AppInfo> {
+        let registry = self.shared.tunnels.snapshot();
+        let routes = self.shared.routes.load();
+        routes
+            .apps()
+            .map(|route| self.app_info(route, &registry))
+            .collect()
+    }
+
+    fn tunnels(&self) -> Vec<TunnelInfo> {
+        let registry = self.shared.tunnels.snapshot();
+        let info = |live: &Arc<LiveTunnel>| {
+            let stats = live.tunnel.stats();
+            let offers = registry
+                .apps()
+                .filter(|app| registry.offers(app).iter().any(|o| o.number == live.number));
+            TunnelInfo {
+                id: live.id.to_string(),
+                agent: live.agent.to_string(),
+                carrier: live.carrier,
+                peer: live.peer,
+                since: live.since,
+                state: if live.is_accepting() {
+                    "live"
+                } else {
+                    "draining"
+                },
+                apps: offers.map(ToString::to_string).collect(),
+                streams: stats.streams,
+                rtt: stats.rtt,
+                bytes_in: stats.bytes_in,
+                bytes_out: stats.bytes_out,
+            }
+        };
+        registry.tunnels().map(|(_, live)| info(live)).collect()
+    }
+
+    fn drain(&self) {
+        self.shutdown.drain();
+    }
+}
