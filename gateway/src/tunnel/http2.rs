@@ -204,7 +204,8 @@ impl Http2Connection {
         }
         self.look();
         let wire = lock(&self.wire);
-        let idle = wire.is_drained() && wire.sent.is_over();
+        let over = wire.sent.is_over() || wire.got.is_reset();
+        let idle = wire.is_drained() && wire.sent.is_between() && over;
         let sound = !wire.got.is_closing() && wire.got.breach().is_none();
         drop(wire);
         let mut cx = Context::from_waker(Waker::noop());

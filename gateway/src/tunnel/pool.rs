@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::io::{StreamControl, TunnelStream};
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::wire::ResetCode;
+use bridgehead_protocol::wire::{AppKind, ResetCode};
 
 use super::http2::Http2Connection;
 
@@ -33,6 +33,15 @@ pub enum AppConnection {
 }
 
 impl AppConnection {
+    /// A connection over a new stream.
+    #[must_use]
+    pub fn new(kind: AppKind, stream: TunnelStream) -> Self {
+        match kind {
+            AppKind::H2c => Self::NewHttp2(stream),
+            AppKind::Http1 | AppKind::Tcp => Self::Http1(stream),
+        }
+    }
+
     /// Evidence and giving up.
     #[must_use]
     pub fn control(&self) -> &StreamControl {
@@ -100,7 +109,9 @@ impl Pool {
             if now.since(last.since) > at_most {
                 break;
             }
-            let Some(mut candidate) = list.pop() else { break };
+            let Some(mut candidate) = list.pop() else {
+                break;
+            };
             if candidate.connection.is_usable() {
                 found = Some(candidate.connection);
                 break;

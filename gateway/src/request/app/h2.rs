@@ -49,7 +49,6 @@ enum Ending {
 /// One exchange.
 pub struct Http2Exchange {
     connection: Box<Http2Connection>,
-    method: Method,
     /// For a WebSocket: what proves to the client that its handshake was understood.
     accept: Option<HeaderValue>,
     /// `None` once nothing more can be sent.
@@ -64,7 +63,8 @@ pub struct Http2Exchange {
     bodiless: bool,
     /// Answer bytes handed on since the window grew.
     taken: u64,
-    start: u64,
+    /// Offset of its first byte; `None` while nothing of it was queued.
+    start: Option<u64>,
 }
 
 impl Http2Exchange {
@@ -84,10 +84,8 @@ impl Http2Exchange {
         };
         // What the connection owes from before is not the request.
         connection.look();
-        let start = connection.control().view().queued_to;
         let mut exchange = Self {
             connection,
-            method: head.method.clone(),
             accept: None,
             sending: None,
             pending: Bytes::new(),
@@ -97,7 +95,7 @@ impl Http2Exchange {
             reading: Reading::Done,
             bodiless: head.method == Method::HEAD,
             taken: 0,
-            start,
+            start: None,
         };
         match h2_head::request(head) {
             Ok(request) if head.upgrade.is_some() => {
@@ -114,9 +112,10 @@ impl Http2Exchange {
     }
 
     fn ask(&mut self, request: Request<()>, begin: Begin, ends: bool) {
-        self.start = self.connection.control().begin(begin);
+        let start = self.connection.control().begin(begin);
         self.reading = match self.connection.ask(request, ends) {
             Ok((answer, stream)) => {
+                self.start = Some(start);
                 self.sending = (!ends).then_some(stream);
                 self.sent_end = ends;
                 Reading::Head(answer)
@@ -160,7 +159,7 @@ impl Http2Exchange {
         let error = error.filter(|e| !e.is_io()).or(self.connection.error());
         match error {
             Some(e) if e.is_remote() => AppFault::GaveUp(code(e.reason())),
-            Some(e) if !e.is_io() => AppFault::BadHttp(code(e.reason())),
+            Some(e) if e.is_library() => AppFault::BadHttp(code(e.reason())),
             _ => self
                 .view()
                 .ended
@@ -287,13 +286,17 @@ impl Http2Exchange {
             let Reading::Body(body) = &mut self.reading else {
                 return Poll::Ready(Ok(AppEvent::End));
             };
-            let Some(data) = ready!(body.poll_data(cx)) else {
-                let trailers = ready!(body.poll_trailers(cx));
-                return Poll::Ready(self.end(trailers));
-            };
-            let data = match data {
-                Ok(data) => data,
-                Err(error) => return Poll::Ready(self.end(Err(error))),
+            let data = match body.poll_data(cx) {
+                Poll::Ready(Some(Ok(data))) => data,
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(self.end(Err(error))),
+                Poll::Ready(None) => {
+                    let trailers = ready!(body.poll_trailers(cx));
+                    return Poll::Ready(self.end(trailers));
+                }
+                Poll::Pending => {
+                    self.widen(cx);
+                    return Poll::Pending;
+                }
             };
             if data.is_empty() {
                 continue;
@@ -305,20 +308,18 @@ impl Http2Exchange {
             if body.flow_control().release_capacity(data.len()).is_err() {
                 debug_assert!(false, "more was released than came");
             }
-            self.widen(data.len(), cx);
+            self.taken += data.len() as u64;
             return Poll::Ready(Ok(AppEvent::Data(data)));
         }
     }
 
-    /// A client that takes a whole window and waits for more is quicker than the window.
-    fn widen(&mut self, taken: usize, cx: &mut Context<'_>) {
-        self.taken += taken as u64;
-        if self.taken < u64::from(self.connection.window()) {
-            return;
+    /// A client that has taken a whole window and waits for more is quicker than the window.
+    fn widen(&mut self, cx: &mut Context<'_>) {
+        if self.taken >= u64::from(self.connection.window()) {
+            self.taken = 0;
+            self.connection.widen();
+            self.connection.drive(cx);
         }
-        self.taken = 0;
-        self.connection.widen();
-        self.connection.drive(cx);
     }
 
     /// An answer that is here to its end is whole, whatever the app did behind it.
@@ -350,10 +351,13 @@ impl AppSide for Http2Exchange {
     }
 
     fn offsets(&self) -> Offsets {
+        let Some(start) = self.start else {
+            return Offsets::UNBEGUN;
+        };
         let marks = self.connection.marks();
-        let from_start = |end: u64| end.saturating_sub(self.start);
+        let from_start = |end: u64| end.saturating_sub(start);
         Offsets {
-            start: self.start,
+            start,
             // Not begun yet: whatever was taken is less.
             head: marks.head.map_or(u64::MAX, from_start),
             whole: marks.whole.map(from_start),
@@ -376,12 +380,15 @@ impl AppSide for Http2Exchange {
         };
         stream.reserve_capacity(1);
         if stream.capacity() == 0 {
-            match ready!(stream.poll_capacity(cx)) {
-                Some(Ok(_)) => cx.waker().wake_by_ref(),
-                Some(Err(error)) => return Poll::Ready(Err(self.refused(Some(&error)))),
-                None => return Poll::Ready(Err(self.refused(None))),
-            }
-            return Poll::Pending;
+            let error = match ready!(stream.poll_capacity(cx)) {
+                Some(Ok(_)) => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Some(Err(error)) => Some(error),
+                None => None,
+            };
+            return Poll::Ready(Err(self.refused(error.as_ref())));
         }
         self.connection.poll_sent(cx, self.given).map(Ok)
     }

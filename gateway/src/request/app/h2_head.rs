@@ -51,7 +51,9 @@ pub(super) fn request(head: &RequestHead) -> Result<Request<()>, AppFault> {
         request
             .extensions_mut()
             .insert(Protocol::from_static(WEBSOCKET));
-        headers.remove(header::SEC_WEBSOCKET_KEY);
+        if headers.remove(header::SEC_WEBSOCKET_KEY).is_none() {
+            return Err(unspeakable("a WebSocket handshake without a key"));
+        }
         headers.remove(header::CONTENT_LENGTH);
     }
     *request.uri_mut() = uri;
@@ -64,9 +66,10 @@ fn empty() -> HeaderValue {
 }
 
 fn is_websocket(protocols: &HeaderValue) -> bool {
-    protocols
-        .to_str()
-        .is_ok_and(|p| p.split(',').any(|p| p.trim().eq_ignore_ascii_case(WEBSOCKET)))
+    protocols.to_str().is_ok_and(|p| {
+        p.split(',')
+            .any(|p| p.trim().eq_ignore_ascii_case(WEBSOCKET))
+    })
 }
 
 /// What an HTTP/1 app would answer to the WebSocket key of `headers` (RFC 6455 §4.2.2).

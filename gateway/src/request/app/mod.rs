@@ -111,6 +111,16 @@ pub struct Offsets {
     pub answer: u64,
 }
 
+impl Offsets {
+    /// Nothing of the exchange was queued: whatever is on the stream is not the request.
+    pub const UNBEGUN: Self = Self {
+        start: u64::MAX,
+        head: 0,
+        whole: None,
+        answer: 0,
+    };
+}
+
 /// One exchange on one stream.
 pub trait AppSide: Send {
     /// Evidence and giving up.

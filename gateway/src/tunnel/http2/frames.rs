@@ -203,9 +203,14 @@ impl Sent {
         self.scan.is_between() && self.data == data
     }
 
-    /// True if no frame is half sent, and the request is whole or was given up.
-    pub(super) const fn is_over(&self) -> bool {
-        self.scan.is_between() && (self.ends.whole.is_some() || self.reset)
+    /// True if no frame is half sent.
+    pub(super) const fn is_between(&self) -> bool {
+        self.scan.is_between()
+    }
+
+    /// True if the request is whole or was called off.
+    pub(super) fn is_over(&self) -> bool {
+        self.whole().is_some() || self.reset
     }
 }
 
@@ -217,6 +222,7 @@ pub(super) struct Got {
     ends: Ends,
     heads: u32,
     answer: Option<u64>,
+    reset: bool,
     settings: bool,
     foreign: bool,
     goaway: bool,
@@ -234,6 +240,7 @@ impl Got {
             },
             heads: 0,
             answer: None,
+            reset: false,
             settings: false,
             foreign: false,
             goaway: false,
@@ -246,6 +253,7 @@ impl Got {
         self.ends = Ends::default();
         self.heads = 0;
         self.answer = None;
+        self.reset = false;
     }
 
     pub(super) fn feed(&mut self, bytes: &[u8]) {
@@ -255,6 +263,7 @@ impl Got {
             ends,
             heads,
             answer,
+            reset,
             settings,
             foreign,
             goaway,
@@ -268,6 +277,7 @@ impl Got {
             *goaway |= frame.kind == GOAWAY;
             if frame.stream == *stream {
                 ends.on(frame);
+                *reset |= frame.kind == RST_STREAM;
                 if frame.kind == HEADERS {
                     *heads += 1;
                     answer.get_or_insert(frame.start);
@@ -284,6 +294,11 @@ impl Got {
     /// True once the whole answer is here, whatever happened behind it.
     pub(super) fn is_whole(&self) -> bool {
         self.ends.whole.is_some_and(|end| end <= self.scan.offset)
+    }
+
+    /// True if the app has ended the exchange abruptly, be it behind a whole answer.
+    pub(super) const fn is_reset(&self) -> bool {
+        self.reset
     }
 
     /// True once the app has said what it can.
