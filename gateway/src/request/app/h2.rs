@@ -369,8 +369,9 @@ impl AppSide for Http2Exchange {
         if self.sent_end && self.ending.is_none() {
             return Poll::Ready(Ok(()));
         }
-        ready!(self.poll_give(cx))?;
+        let given = self.poll_give(cx);
         self.connection.drive(cx);
+        ready!(given)?;
         let Some(stream) = &mut self.sending else {
             return match (&self.reading, self.sent_end) {
                 (Reading::Waiting(_), _) => Poll::Pending,
