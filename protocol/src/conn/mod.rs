@@ -11,10 +11,12 @@
 //! * every opened stream gets one terminal; credit is returned once for every byte;
 //! * an error is terminal for the tunnel and never touches another tunnel.
 
+mod agent;
 mod emit;
 mod error;
 mod event;
 mod flow;
+mod gateway;
 mod liveness;
 mod receive;
 mod sched;
@@ -23,82 +25,50 @@ mod store;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 
 use crate::time::Moment;
-use crate::wire::{
-    AppOffer, Begin, FinalCause, Frame, GoAwayReason, Limits, Open, PeerLimits, RefusedReason,
-    ResetCode, StreamId, decode,
-};
+use crate::wire::{Frame, GoAwayReason, Limits, PeerLimits, StreamId, decode};
 
+pub use agent::Front;
 pub use emit::Outbox;
 pub use error::{ConnError, OpenError};
 pub use event::{Counted, Ended, Event, Wake};
+pub use gateway::View;
 pub use settings::{Settings, Side};
 pub use store::StreamKey;
 
-use flow::{Due, Item, RecvHalf, Taken};
+use flow::Due;
 use liveness::{Liveness, Pulse};
 use sched::Sched;
 use store::Store;
-use stream::{Phase, Stream};
+use stream::Phase;
 
 /// Ids from here on are left unused: the tunnel is replaced before they run out.
 const ID_CEILING: u32 = (1 << 31) - (1 << 16);
 
-/// What the gateway can see of a stream at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct View {
-    /// OPENED arrived: the app's connection stands.
-    pub opened: bool,
-    /// Highest offset ever given to a carrier.
-    pub emitted: u64,
-    /// Offset after the last byte taken from the writer.
-    pub queued_to: u64,
-    /// Bytes the peer says it consumed (at the agent: accepted by the app's socket). A stage, not a proof.
-    pub consumed: u64,
-    /// Bytes received from the peer.
-    pub received: u64,
-    /// Bytes handed to the reader.
-    pub taken: u64,
-    /// The terminal, if there is one.
-    pub ended: Option<Ended>,
-    /// Counts answered to a fence.
-    pub counted: Option<Counted>,
-    /// No exchange may begin on this stream.
-    pub closing: bool,
+/// Streams of a tunnel that have not ended, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Asked for; the app's connection does not stand yet.
+    pub opening: usize,
+    /// The app's connection stands.
+    pub open: usize,
+    /// Given up or over; only the terminal is missing.
+    pub closing: usize,
 }
 
-/// What stands at the front of a stream's incoming side at the agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Front {
-    /// Bytes for the app's socket (the front piece, shared not copied).
-    Bytes(Bytes),
-    /// An exchange begins here.
-    Begin {
-        /// Its frame.
-        begin: Begin,
-        /// When its time is over.
-        deadline: Moment,
-    },
-    /// The gateway ended its direction.
-    Fin,
-    /// Nothing yet.
-    Empty,
-    /// A fence: write nothing more. `linger`: the request was written whole, read on for the late answer.
-    Fenced {
-        /// Keep the app's connection for reading.
-        linger: bool,
-    },
-    /// A reset, or the tunnel is lost: close the app's socket.
-    Closed {
-        /// No exchange was under way, so an orderly close says the truth.
-        idle: bool,
-    },
+impl StreamCounts {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        self.opening + self.open + self.closing
+    }
 }
 
 /// One tunnel's state machine, either side.
@@ -255,281 +225,6 @@ impl Conn {
         }
     }
 
-    // ---- gateway: opening and giving up ----------------------------------------------------
-
-    /// Queues a new stream to an app; nothing is emitted before the next `poll_transmit`.
-    ///
-    /// # Errors
-    /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
-    pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
-        debug_assert_eq!(self.side, Side::Gateway);
-        if self.failed.is_some() {
-            return Err(OpenError::Lost);
-        }
-        if self.takes_no_streams() {
-            return Err(OpenError::GoingAway);
-        }
-        if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
-            return Err(OpenError::Full);
-        }
-        open.credit = self.settings.initial_window;
-        let (window, credit) = (self.settings.initial_window, self.peer.initial_credit);
-        let deadline = now + open.remaining;
-        let key = self.store.insert(|key| {
-            Stream::new(
-                key,
-                open,
-                deadline,
-                Phase::Queued,
-                RecvHalf::new(window, now),
-            )
-        });
-        if let Some(stream) = self.store.find(key) {
-            stream.out.grant(u64::from(credit));
-            stream.pending.open = true;
-        }
-        self.owe(key);
-        Ok(key)
-    }
-
-    /// Marks where an exchange begins; answers its start offset.
-    pub fn begin(&mut self, key: StreamKey, begin: Begin) -> u64 {
-        let Some(stream) = self.store.find(key) else {
-            return 0;
-        };
-        let start = stream.out.begin(begin);
-        self.offer(key);
-        start
-    }
-
-    /// Asks the agent to write nothing more and to count. Forgets what was not emitted; answers
-    /// the highest offset ever emitted. `linger`: the whole request was queued before this call.
-    pub fn fence(&mut self, key: StreamKey, linger: bool) -> u64 {
-        let Some(stream) = self.store.find(key) else {
-            return 0;
-        };
-        let whole = stream.out.is_drained();
-        let emitted = stream.out.forget();
-        if stream.phase == Phase::Queued {
-            self.end(key, Ended::NotOpened);
-        } else if stream.ended.is_none() && stream.fenced.is_none() && !stream.reset {
-            stream.fenced = Some(linger && whole);
-            stream.pending.fence = true;
-            self.owe(key);
-        }
-        emitted
-    }
-
-    /// Ends both directions abruptly. Forgets what was not emitted and what was not read; answers
-    /// the highest offset ever emitted.
-    pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {
-        let Some(stream) = self.store.find(key) else {
-            return 0;
-        };
-        let emitted = stream.out.forget();
-        stream.inn.discard(Taken::Counted);
-        if stream.phase == Phase::Queued {
-            self.end(key, Ended::NotOpened);
-        } else if stream.ended.is_none() && !stream.reset {
-            stream.reset = true;
-            stream.pending.fence = false;
-            stream.pending.reset = Some(code);
-            self.owe(key);
-        }
-        emitted
-    }
-
-    // ---- both sides: bytes -----------------------------------------------------------------
-
-    /// Bytes that [`Conn::write`] would take now; zero also when writing is over (see [`Conn::is_writable`]).
-    #[must_use]
-    pub fn room(&self, key: StreamKey) -> usize {
-        self.store
-            .get(key)
-            .filter(|s| s.ended.is_none())
-            .map_or(0, |s| {
-                s.out
-                    .room(self.settings.queue_limit, self.settings.retain_limit)
-            })
-    }
-
-    /// False once nothing will ever be taken again.
-    #[must_use]
-    pub fn is_writable(&self, key: StreamKey) -> bool {
-        self.store
-            .get(key)
-            .is_some_and(|s| s.ended.is_none() && !s.out.is_shut() && !s.out.is_finished())
-    }
-
-    /// Takes bytes from the front of `bytes`, as many as there is room for; answers how many.
-    pub fn write(&mut self, key: StreamKey, bytes: &mut Bytes) -> usize {
-        let count = self.room(key).min(bytes.len());
-        if count > 0
-            && let Some(stream) = self.store.find(key)
-        {
-            stream.out.push(bytes.split_to(count));
-            if std::mem::take(&mut stream.untold_begin) {
-                self.tell(self.latest, key, Due::Any);
-            }
-            self.offer(key);
-        }
-        count
-    }
-
-    /// Ends this side's direction after what was written.
-    pub fn finish(&mut self, key: StreamKey) {
-        if let Some(stream) = self.store.find(key)
-            && stream.ended.is_none()
-            && !stream.out.is_shut()
-        {
-            stream.out.finish();
-            self.offer(key);
-        }
-    }
-
-    /// Up to `max` received bytes; they count as consumed. `None`: nothing is there.
-    pub fn read(&mut self, now: Moment, key: StreamKey, max: usize) -> Option<Bytes> {
-        let stream = self.store.find(key)?;
-        let bytes = stream.inn.take(max)?;
-        self.told_or_later(now, key);
-        Some(bytes)
-    }
-
-    /// True once the peer's direction has ended and everything was read.
-    #[must_use]
-    pub fn is_read_out(&self, key: StreamKey) -> bool {
-        self.store
-            .get(key)
-            .is_none_or(|s| s.inn.is_empty() && (s.inn.fin() || s.ended.is_some()))
-    }
-
-    /// True once the peer ended its direction in order (FIN) and everything was read.
-    #[must_use]
-    pub fn is_read_to_fin(&self, key: StreamKey) -> bool {
-        self.store
-            .get(key)
-            .is_some_and(|s| s.inn.is_empty() && s.inn.fin())
-    }
-
-    // ---- agent: the app's side -------------------------------------------------------------
-
-    /// What the gateway asked for, and when its time is over.
-    #[must_use]
-    pub fn asked(&self, key: StreamKey) -> Option<(&Open, Moment)> {
-        self.store.get(key).map(|s| (&s.open, s.deadline))
-    }
-
-    /// The app's connection stands and nothing was written yet.
-    pub fn opened(&mut self, key: StreamKey) {
-        if let Some(stream) = self.store.find(key)
-            && stream.phase == Phase::Opening
-        {
-            stream.phase = Phase::Open;
-            stream.pending.opened = true;
-            self.owe(key);
-        }
-    }
-
-    /// The stream cannot be handed to the app. Only before [`Conn::opened`].
-    pub fn refuse(&mut self, key: StreamKey, reason: RefusedReason, errno: u16) {
-        let Some(stream) = self.store.find(key) else {
-            return;
-        };
-        if stream.phase != Phase::Opening || stream.ended.is_some() {
-            return;
-        }
-        debug_assert_eq!(stream.inn.taken(), 0);
-        if stream.reset || stream.fenced.is_some() {
-            self.conclude(key, FinalCause::Reset);
-            return;
-        }
-        stream.inn.discard(Taken::Evidence);
-        stream.out.forget();
-        stream.pending.refused = Some((reason, errno));
-        self.owe(key);
-    }
-
-    /// What stands at the front of the bytes for the app.
-    #[must_use]
-    pub fn front(&self, key: StreamKey) -> Front {
-        let Some(stream) = self.store.get(key) else {
-            return Front::Closed { idle: false };
-        };
-        if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
-            return Front::Closed {
-                idle: stream.was_idle,
-            };
-        }
-        if let Some(linger) = stream.fenced {
-            return Front::Fenced {
-                linger: linger && stream.inn.taken() == stream.inn.received(),
-            };
-        }
-        match stream.inn.front() {
-            Some(Item::Data(bytes)) => Front::Bytes(bytes.clone()),
-            Some(Item::Begin(begin, deadline)) => Front::Begin {
-                begin: *begin,
-                deadline: *deadline,
-            },
-            None if stream.inn.fin() => Front::Fin,
-            None => Front::Empty,
-        }
-    }
-
-    /// The app's socket accepted `count` bytes of the front piece. Must be called in the same step
-    /// as the write, before any other event is handled: this number is the evidence.
-    pub fn app_took(&mut self, now: Moment, key: StreamKey, count: usize) {
-        if let Some(stream) = self.store.find(key) {
-            let taken = stream.inn.take(count);
-            debug_assert_eq!(taken.map(|b| b.len()), Some(count));
-            self.told_or_later(now, key);
-        }
-    }
-
-    /// The freshness check of the BEGIN at the front was passed; its bytes may be written.
-    pub fn begun(&mut self, key: StreamKey) {
-        if let Some(stream) = self.store.find(key) {
-            stream.inn.pop_begin();
-            stream.untold_begin = true;
-            stream.out.mark_fresh();
-        }
-    }
-
-    /// Bytes read from the app and taken into the stream so far.
-    #[must_use]
-    pub fn app_read(&self, key: StreamKey) -> u64 {
-        self.store.get(key).map_or(0, |s| s.out.end())
-    }
-
-    /// The stream is over at the agent; FINAL follows what was read (at once after a reset).
-    pub fn conclude(&mut self, key: StreamKey, cause: FinalCause) {
-        let Some(stream) = self.store.find(key) else {
-            return;
-        };
-        if stream.phase >= Phase::Concluding || stream.pending.refused.is_some() {
-            return;
-        }
-        stream.phase = Phase::Concluding;
-        stream.inn.discard(Taken::Evidence);
-        let cause = if stream.reset {
-            stream.out.forget();
-            FinalCause::Reset
-        } else {
-            cause
-        };
-        stream.pending.conclude = Some(cause);
-        self.owe(key);
-    }
-
-    /// Announces the apps; the last list wins if several are waiting.
-    pub fn announce(&mut self, apps: Vec<AppOffer>) {
-        self.apps_revision += 1;
-        self.sched.apps(Frame::Apps {
-            revision: self.apps_revision,
-            apps,
-        });
-    }
-
     // ---- both sides: life ------------------------------------------------------------------
 
     /// Takes nothing new from now on and says so.
@@ -543,46 +238,6 @@ impl Conn {
             });
             self.wake_everyone();
         }
-    }
-
-    /// The gateway's handle is gone: a live stream is reset.
-    pub fn release(&mut self, key: StreamKey) {
-        self.reset(key, ResetCode::Cancelled);
-        self.forget_handle(key);
-    }
-
-    /// What can be seen of a stream.
-    #[must_use]
-    pub fn view(&self, key: StreamKey) -> Option<View> {
-        self.store.get(key).map(|s| View {
-            opened: s.phase >= Phase::Open,
-            emitted: s.out.emitted(),
-            queued_to: s.out.end(),
-            consumed: s.out.consumed(),
-            received: s.inn.received(),
-            taken: s.inn.taken(),
-            ended: s.ended,
-            counted: s.counted,
-            closing: self.takes_no_streams(),
-        })
-    }
-
-    /// The agent's handle is gone: an unanswered stream is refused, an open one concluded.
-    pub fn let_go(&mut self, key: StreamKey) {
-        if self
-            .store
-            .get(key)
-            .is_some_and(|s| s.phase == Phase::Opening)
-        {
-            self.refuse(key, RefusedReason::Draining, 0);
-        }
-        if let Some(stream) = self.store.find(key)
-            && stream.phase == Phase::Open
-        {
-            stream.out.forget();
-            self.conclude(key, FinalCause::Stopping);
-        }
-        self.forget_handle(key);
     }
 
     fn forget_handle(&mut self, key: StreamKey) {
@@ -604,6 +259,23 @@ impl Conn {
     #[must_use]
     pub fn wants_timer(&self) -> bool {
         self.untold.len() == 1
+    }
+
+    /// Streams by how far they are: asked for, open, and on their way to the end.
+    #[must_use]
+    pub fn stream_counts(&self) -> StreamCounts {
+        let mut counts = StreamCounts::default();
+        for stream in self.store.iter() {
+            match stream.phase {
+                Phase::Queued | Phase::Opening if !stream.released => counts.opening += 1,
+                Phase::Open if !stream.released && !stream.reset => counts.open += 1,
+                Phase::Queued | Phase::Opening | Phase::Open | Phase::Concluding => {
+                    counts.closing += 1
+                }
+                Phase::Ended => {}
+            }
+        }
+        counts
     }
 
     /// Streams that have not ended.

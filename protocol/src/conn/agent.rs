@@ -1,0 +1,183 @@
+//! The agent's side: what stands in front of the app, what its socket took, how a stream is concluded.
+//!
+//! `taken` of a stream's incoming half is the count of bytes the app's socket accepted: the evidence.
+//! It moves only in [`Conn::app_took`], and never again once the stream is fenced, reset or concluded.
+
+use bytes::Bytes;
+
+use crate::time::Moment;
+use crate::wire::{AppOffer, Begin, FinalCause, Frame, Open, RefusedReason};
+
+use super::Conn;
+use super::flow::{Item, Taken};
+use super::store::StreamKey;
+use super::stream::Phase;
+
+/// What stands at the front of a stream's incoming side at the agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Front {
+    /// Bytes for the app's socket (the front piece, shared not copied).
+    Bytes(Bytes),
+    /// An exchange begins here.
+    Begin {
+        /// Its frame.
+        begin: Begin,
+        /// When its time is over.
+        deadline: Moment,
+    },
+    /// The gateway ended its direction.
+    Fin,
+    /// Nothing yet.
+    Empty,
+    /// A fence: write nothing more. `linger`: the request was written whole, read on for the late answer.
+    Fenced {
+        /// Keep the app's connection for reading.
+        linger: bool,
+    },
+    /// A reset, or the tunnel is lost: close the app's socket.
+    Closed {
+        /// No exchange was under way, so an orderly close says the truth.
+        idle: bool,
+    },
+}
+
+impl Conn {
+    /// What the gateway asked for, and when its time is over.
+    #[must_use]
+    pub fn asked(&self, key: StreamKey) -> Option<(&Open, Moment)> {
+        self.store.get(key).map(|s| (&s.open, s.deadline))
+    }
+
+    /// The app's connection stands and nothing was written yet.
+    pub fn opened(&mut self, key: StreamKey) {
+        if let Some(stream) = self.store.find(key)
+            && stream.phase == Phase::Opening
+        {
+            stream.phase = Phase::Open;
+            stream.pending.opened = true;
+            self.owe(key);
+        }
+    }
+
+    /// The stream cannot be handed to the app. Only before [`Conn::opened`].
+    pub fn refuse(&mut self, key: StreamKey, reason: RefusedReason, errno: u16) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        // The first reason stands: a handle that is dropped after it refuses again, for want of a better one.
+        if stream.phase != Phase::Opening
+            || stream.ended.is_some()
+            || stream.pending.refused.is_some()
+        {
+            return;
+        }
+        debug_assert_eq!(stream.inn.taken(), 0);
+        if stream.reset || stream.fenced.is_some() {
+            self.conclude(key, FinalCause::Reset);
+            return;
+        }
+        stream.inn.discard(Taken::Evidence);
+        stream.out.forget();
+        stream.pending.refused = Some((reason, errno));
+        self.owe(key);
+    }
+
+    /// What stands at the front of the bytes for the app.
+    #[must_use]
+    pub fn front(&self, key: StreamKey) -> Front {
+        let Some(stream) = self.store.get(key) else {
+            return Front::Closed { idle: false };
+        };
+        if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
+            return Front::Closed {
+                idle: stream.was_idle,
+            };
+        }
+        if let Some(linger) = stream.fenced {
+            return Front::Fenced {
+                linger: linger && stream.inn.taken() == stream.inn.received(),
+            };
+        }
+        match stream.inn.front() {
+            Some(Item::Data(bytes)) => Front::Bytes(bytes.clone()),
+            Some(Item::Begin(begin, deadline)) => Front::Begin {
+                begin: *begin,
+                deadline: *deadline,
+            },
+            None if stream.inn.fin() => Front::Fin,
+            None => Front::Empty,
+        }
+    }
+
+    /// The app's socket accepted `count` bytes of the front piece. Must be called in the same step
+    /// as the write, before any other event is handled: this number is the evidence.
+    pub fn app_took(&mut self, now: Moment, key: StreamKey, count: usize) {
+        if let Some(stream) = self.store.find(key) {
+            let taken = stream.inn.take(count);
+            debug_assert_eq!(taken.map(|b| b.len()), Some(count));
+            self.told_or_later(now, key);
+        }
+    }
+
+    /// The freshness check of the BEGIN at the front was passed; its bytes may be written.
+    pub fn begun(&mut self, key: StreamKey) {
+        if let Some(stream) = self.store.find(key) {
+            stream.inn.pop_begin();
+            stream.untold_begin = true;
+            stream.out.mark_fresh();
+        }
+    }
+
+    /// Bytes read from the app and taken into the stream so far.
+    #[must_use]
+    pub fn app_read(&self, key: StreamKey) -> u64 {
+        self.store.get(key).map_or(0, |s| s.out.end())
+    }
+
+    /// The stream is over at the agent; FINAL follows what was read (at once after a reset).
+    pub fn conclude(&mut self, key: StreamKey, cause: FinalCause) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        if stream.phase >= Phase::Concluding || stream.pending.refused.is_some() {
+            return;
+        }
+        stream.phase = Phase::Concluding;
+        stream.inn.discard(Taken::Evidence);
+        let cause = if stream.reset {
+            stream.out.forget();
+            FinalCause::Reset
+        } else {
+            cause
+        };
+        stream.pending.conclude = Some(cause);
+        self.owe(key);
+    }
+
+    /// Announces the apps; the last list wins if several are waiting.
+    pub fn announce(&mut self, apps: Vec<AppOffer>) {
+        self.apps_revision += 1;
+        self.sched.apps(Frame::Apps {
+            revision: self.apps_revision,
+            apps,
+        });
+    }
+
+    /// The agent's handle is gone: an unanswered stream is refused, an open one concluded.
+    pub fn let_go(&mut self, key: StreamKey) {
+        if self
+            .store
+            .get(key)
+            .is_some_and(|s| s.phase == Phase::Opening)
+        {
+            self.refuse(key, RefusedReason::Draining, 0);
+        }
+        if let Some(stream) = self.store.find(key)
+            && stream.phase == Phase::Open
+        {
+            stream.out.forget();
+            self.conclude(key, FinalCause::Stopping);
+        }
+        self.forget_handle(key);
+    }
+}

@@ -1,0 +1,142 @@
+//! The gateway's side: opening a stream, marking exchanges, giving up, looking.
+//!
+//! Every way of giving up forgets queued and kept bytes and answers, in the same step, the highest
+//! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
+
+use crate::time::Moment;
+use crate::wire::{Begin, Open, ResetCode};
+
+use super::event::{Counted, Ended};
+use super::flow::{RecvHalf, Taken};
+use super::store::StreamKey;
+use super::stream::{Phase, Stream};
+use super::{Conn, OpenError, Side};
+
+/// What the gateway can see of a stream at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// OPENED arrived: the app's connection stands.
+    pub opened: bool,
+    /// Highest offset ever given to a carrier.
+    pub emitted: u64,
+    /// Offset after the last byte taken from the writer.
+    pub queued_to: u64,
+    /// Bytes the peer says it consumed (at the agent: accepted by the app's socket). A stage, not a proof.
+    pub consumed: u64,
+    /// Bytes received from the peer.
+    pub received: u64,
+    /// Bytes handed to the reader.
+    pub taken: u64,
+    /// The terminal, if there is one.
+    pub ended: Option<Ended>,
+    /// Counts answered to a fence.
+    pub counted: Option<Counted>,
+    /// No exchange may begin on this stream.
+    pub closing: bool,
+}
+
+impl Conn {
+    /// Queues a new stream to an app; nothing is emitted before the next `poll_transmit`.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
+    pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
+        debug_assert_eq!(self.side, Side::Gateway);
+        if self.failed.is_some() {
+            return Err(OpenError::Lost);
+        }
+        if self.takes_no_streams() {
+            return Err(OpenError::GoingAway);
+        }
+        if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
+            return Err(OpenError::Full);
+        }
+        open.credit = self.settings.initial_window;
+        let (window, credit) = (self.settings.initial_window, self.peer.initial_credit);
+        let deadline = now + open.remaining;
+        let key = self.store.insert(|key| {
+            Stream::new(
+                key,
+                open,
+                deadline,
+                Phase::Queued,
+                RecvHalf::new(window, now),
+            )
+        });
+        if let Some(stream) = self.store.find(key) {
+            stream.out.grant(u64::from(credit));
+            stream.pending.open = true;
+        }
+        self.owe(key);
+        Ok(key)
+    }
+
+    /// Marks where an exchange begins; answers its start offset.
+    pub fn begin(&mut self, key: StreamKey, begin: Begin) -> u64 {
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
+        let start = stream.out.begin(begin);
+        self.offer(key);
+        start
+    }
+
+    /// Asks the agent to write nothing more and to count. Forgets what was not emitted; answers
+    /// the highest offset ever emitted. `linger`: the whole request was queued before this call.
+    pub fn fence(&mut self, key: StreamKey, linger: bool) -> u64 {
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
+        let whole = stream.out.is_drained();
+        let emitted = stream.out.forget();
+        if stream.phase == Phase::Queued {
+            self.end(key, Ended::NotOpened);
+        } else if stream.ended.is_none() && stream.fenced.is_none() && !stream.reset {
+            stream.fenced = Some(linger && whole);
+            stream.pending.fence = true;
+            self.owe(key);
+        }
+        emitted
+    }
+
+    /// Ends both directions abruptly. Forgets what was not emitted and what was not read; answers
+    /// the highest offset ever emitted.
+    pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {
+        let Some(stream) = self.store.find(key) else {
+            return 0;
+        };
+        let emitted = stream.out.forget();
+        stream.inn.discard(Taken::Counted);
+        if stream.phase == Phase::Queued {
+            self.end(key, Ended::NotOpened);
+        } else if stream.ended.is_none() && !stream.reset {
+            stream.reset = true;
+            stream.pending.fence = false;
+            stream.pending.reset = Some(code);
+            self.owe(key);
+        }
+        emitted
+    }
+
+    /// The gateway's handle is gone: a live stream is reset.
+    pub fn release(&mut self, key: StreamKey) {
+        self.reset(key, ResetCode::Cancelled);
+        self.forget_handle(key);
+    }
+
+    /// What can be seen of a stream.
+    #[must_use]
+    pub fn view(&self, key: StreamKey) -> Option<View> {
+        self.store.get(key).map(|s| View {
+            opened: s.phase >= Phase::Open,
+            emitted: s.out.emitted(),
+            queued_to: s.out.end(),
+            consumed: s.out.consumed(),
+            received: s.inn.received(),
+            taken: s.inn.taken(),
+            ended: s.ended,
+            counted: s.counted,
+            closing: self.takes_no_streams(),
+        })
+    }
+}
