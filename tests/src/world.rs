@@ -230,7 +230,7 @@ impl Setup {
             writeln!(tunnel, "plain = true")
         };
         let built_in = [
-            ("gateway", "hosts = [\"gw.localhost\"]\n"),
+            ("gateway", "hosts = [\"gw.localhost\", \"localhost\"]\n"),
             ("public", public.as_str()),
             ("tunnel", tunnel.as_str()),
             ("admin", "listen = \"127.0.0.1:0\"\n"),

@@ -62,13 +62,13 @@ impl Http1Exchange {
         request: u128,
         remaining: Duration,
     ) -> Self {
-        // What came and was not read belongs to no exchange. The agent has read more than this then,
-        // and calls the connection stale; it may have arrived just now, on another thread.
-        let taken = stream.control().view().taken;
+        let view = stream.control().view();
+        // What came but was not read belongs to no exchange: the agent then counts more than this
+        // and calls the connection stale.
         let start = stream.control().begin(Begin {
             request,
             remaining,
-            expect_read: Some(taken),
+            expect_read: Some(view.taken),
         });
         let mut bytes = BytesMut::with_capacity(1024);
         write_head(&mut bytes, head);
@@ -84,7 +84,7 @@ impl Http1Exchange {
             informational: 0,
             keep_alive: false,
             trusted: false,
-            received_before: taken,
+            received_before: view.taken,
             start,
             head_len,
             sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0))
@@ -329,9 +329,13 @@ impl AppSide for Http1Exchange {
         }
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamEnded>> {
-        ready!(self.poll_drain(cx))?;
-        self.stream.poll_writable(cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppFault>> {
+        let drained = ready!(self.poll_drain(cx));
+        let writable = match drained {
+            Ok(()) => ready!(self.stream.poll_writable(cx)),
+            Err(ended) => Err(ended),
+        };
+        Poll::Ready(writable.map_err(|StreamEnded(ended)| AppFault::Ended(ended)))
     }
 
     fn send(&mut self, part: BodyPart) {
