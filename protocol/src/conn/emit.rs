@@ -197,10 +197,8 @@ impl Conn {
                 None => break,
             }
         }
-        let room = stream
-            .out
-            .room(self.settings.queue_limit, self.settings.retain_limit);
-        if room > 0 || stream.out.is_finished() {
+        let finished = stream.out.is_finished();
+        if finished || self.room(key) > 0 {
             self.wake(key, super::Wake::WRITE);
         }
         self.offer(key);
