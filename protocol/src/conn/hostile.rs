@@ -167,12 +167,12 @@ fn own() -> impl Strategy<Value = Own> {
 #[derive(Clone, Debug)]
 enum Step {
     Own(Own),
-    Peer(Frame),
+    Peer(Box<Frame>),
 }
 
 fn steps(frames: impl Strategy<Value = Frame>) -> impl Strategy<Value = Vec<Step>> {
     vec(
-        prop_oneof![2 => own().prop_map(Step::Own), 3 => frames.prop_map(Step::Peer)],
+        prop_oneof![2 => own().prop_map(Step::Own), 3 => frames.prop_map(|f| Step::Peer(Box::new(f)))],
         1..150,
     )
 }
@@ -349,8 +349,21 @@ fn attack(side: Side, steps: &[Step]) {
     }
 }
 
+/// `BH_DEEP=1` searches fifty times as long.
+fn config() -> ProptestConfig {
+    let times = if std::env::var_os("BH_DEEP").is_some() {
+        50
+    } else {
+        1
+    };
+    ProptestConfig {
+        cases: 150 * times,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_hostile_agent_ends_only_its_own_tunnel(steps in steps(from_agent())) {

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,7 +14,11 @@ use proptest::sample::select;
 use super::*;
 use crate::testing::Pair;
 use crate::verdict::{Delivery, Evidence, Terminal, judge};
-use crate::wire::{AppKind, Begin, FinalCause, Frame, Limits, RefusedReason, ResetCode, decode};
+use crate::wire::{AppKind, Begin, FinalCause, RefusedReason, ResetCode};
+
+use order::Wire;
+
+mod order;
 
 /// Small, so that short runs fill windows and queues.
 const SETTINGS: Settings = Settings {
@@ -530,81 +534,27 @@ impl World {
     }
 }
 
-/// The order of frames on the wire, both ways.
-#[derive(Debug, Default)]
-struct Wire {
-    gateway_seen: usize,
-    agent_seen: usize,
-    opened: BTreeSet<StreamId>,
-    given_up: BTreeSet<StreamId>,
-    reset: BTreeSet<StreamId>,
-    ended: BTreeSet<StreamId>,
-    last_open: u32,
-}
-
-impl Wire {
-    fn follow(&mut self, pair: &Pair) {
-        let (seen, frames) = whole(&pair.gateway_sent, self.gateway_seen);
-        self.gateway_seen = seen;
-        frames.iter().for_each(|frame| self.from_gateway(frame));
-        let (seen, frames) = whole(&pair.agent_sent, self.agent_seen);
-        self.agent_seen = seen;
-        frames.iter().for_each(|frame| self.from_agent(frame));
-    }
-
-    fn from_gateway(&mut self, frame: &Frame) {
-        let id = frame.stream();
-        if id == StreamId::TUNNEL {
-            return;
-        }
-        if let Frame::Open(..) = frame {
-            assert!(id.0 > self.last_open && self.opened.insert(id), "{frame:?}");
-            self.last_open = id.0;
-        }
-        assert!(self.opened.contains(&id), "before its OPEN: {frame:?}");
-        assert!(!self.reset.contains(&id), "after its RESET: {frame:?}");
-        match frame {
-            Frame::Data { .. } | Frame::Begin(..) => {
-                assert!(!self.given_up.contains(&id), "after giving up: {frame:?}");
-            }
-            Frame::Fence { .. } => {
-                assert!(self.given_up.insert(id), "fenced twice");
-            }
-            Frame::Reset { .. } => {
-                self.given_up.insert(id);
-                self.reset.insert(id);
-            }
-            _ => {}
-        }
-    }
-
-    fn from_agent(&mut self, frame: &Frame) {
-        let id = frame.stream();
-        if id == StreamId::TUNNEL {
-            return;
-        }
-        assert!(!self.ended.contains(&id), "after its terminal: {frame:?}");
-        if matches!(frame, Frame::Final { .. } | Frame::Refused { .. }) {
-            self.ended.insert(id);
-        }
-    }
-}
-
-/// Whole frames from `from` on, and where they end.
-fn whole(sent: &bytes::BytesMut, from: usize) -> (usize, Vec<Frame>) {
-    let mut rest = bytes::BytesMut::from(&sent[from..]);
-    let frames = std::iter::from_fn(|| decode(&mut rest, &Limits::default()).unwrap()).collect();
-    (sent.len() - rest.len(), frames)
-}
-
 fn run(ops: &[Op]) -> World {
     let mut world = World::new();
     ops.iter().for_each(|op| world.step(op));
     world
 }
 
+/// `BH_DEEP=1` searches fifty times as long.
+fn config() -> ProptestConfig {
+    let times = if std::env::var_os("BH_DEEP").is_some() {
+        50
+    } else {
+        1
+    };
+    ProptestConfig {
+        cases: 150 * times,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn in_any_order_of_steps_the_counts_are_true_and_nothing_is_left(ops in vec(op(), 1..250)) {
