@@ -9,7 +9,7 @@ import grpc
 
 def unary(request, context):
     for key, value in context.invocation_metadata():
-        if key.startswith("x-"):
+        if key == "x-in":
             context.send_initial_metadata([("x-initial", value)])
     context.set_trailing_metadata([("x-sum", "42"), ("x-blob-bin", b"\x00\xff")])
     return request.upper()
