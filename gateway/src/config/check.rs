@@ -11,7 +11,6 @@ use bridgehead_protocol::wire::AppKind;
 use super::error::Fault;
 use super::net::clash;
 use super::settings::{AppEntry, Config, ProxyProtocol};
-use super::units::show_duration;
 use crate::route::host::Host;
 
 /// Which table a violation is in.

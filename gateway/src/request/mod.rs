@@ -32,7 +32,9 @@ use bridgehead_protocol::verdict::{Code, Reason};
 use uuid::Uuid;
 
 use self::apps::{AppState, Apps};
-use self::front::{BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal};
+use self::front::{
+    BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken,
+};
 use self::normalize::{Normal, Rules, normalize};
 use crate::answer::Asked;
 use crate::clock::Clock;
@@ -43,6 +45,8 @@ use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
 use crate::telemetry::access::{ExchangeGuard, Protocol, Sinks};
+use crate::telemetry::labels::ConnectionKind;
+use crate::telemetry::metrics::GaugeGuard;
 use crate::tunnel::enroll::Enroll;
 use crate::tunnel::live::Tunnels;
 
@@ -211,6 +215,16 @@ fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
 }
 
 impl Corridor for Exchanges {
+    type Place = GaugeGuard;
+
+    fn connected(&self, spoken: Spoken) -> GaugeGuard {
+        self.shared.sinks.metrics().connection(match spoken {
+            Spoken::Pending => ConnectionKind::Pending,
+            Spoken::Http1 => ConnectionKind::Http1,
+            Spoken::Http2 => ConnectionKind::Http2,
+        })
+    }
+
     async fn exchange<B: ClientBody, A: ClientAnswer>(
         &self,
         info: &ClientInfo,

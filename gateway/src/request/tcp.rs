@@ -16,6 +16,7 @@ use super::front::ClientInfo;
 use super::{Exchanges, evidence};
 use crate::error::Failure;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
+use crate::telemetry::labels::ConnectionKind;
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
@@ -25,6 +26,7 @@ impl Exchanges {
     pub async fn serve_tcp(&self, mut client: TcpStream, info: ClientInfo, app: &str) {
         let shared = self.shared();
         let state = shared.apps.state(app);
+        let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
         let now = shared.clock.now();
         let sinks = Arc::clone(&shared.sinks);
         let mut guard =
