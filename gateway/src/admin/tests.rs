@@ -68,6 +68,7 @@ impl AdminState for Gateway {
         vec![TunnelInfo {
             id: "t-1".into(),
             agent: "laptop".into(),
+            subject: "team-a".into(),
             carrier: "tls",
             peer: (Ipv4Addr::LOCALHOST, 50_000).into(),
             since: UNIX_EPOCH,
@@ -86,6 +87,10 @@ impl AdminState for Gateway {
             open: 2,
             closing: 3,
         }
+    }
+
+    fn revoke(&self, agent: &str) -> Option<usize> {
+        (agent == "laptop").then_some(2)
     }
 
     fn drain(&self) {
@@ -160,6 +165,19 @@ async fn a_gateway_is_ready_until_it_drains() {
     assert_eq!(status, 503);
     assert_eq!(body["reasons"], serde_json::json!(["draining"]));
     assert_eq!(scene.json("GET /healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn an_agent_is_revoked_by_the_name_of_its_token() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, body) = scene.json("POST /v1/agents/laptop/revoke").await;
+    assert_eq!((status, &body["tunnels"]), (200, &Value::from(2)));
+    let (status, body) = scene.json("POST /v1/agents/nobody/revoke").await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (404, &Value::from("unknown_agent"))
+    );
+    assert_eq!(scene.json("GET /v1/agents/laptop/revoke").await.0, 405);
 }
 
 #[tokio::test]

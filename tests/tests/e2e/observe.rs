@@ -259,6 +259,7 @@ async fn health_readiness_and_status_answer() {
     assert!(apps.contains("demo"), "{apps}");
     let tunnels = world.admin("/v1/tunnels").await;
     let first = &tunnels["tunnels"][0];
+    assert_eq!(first["subject"].as_str(), Some("a1"), "{first}");
     assert_eq!(
         (first["apps"][0].as_str(), first["state"].as_str()),
         (Some("demo"), Some("live"))
