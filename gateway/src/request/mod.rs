@@ -163,17 +163,12 @@ impl Exchanges {
         answer: &'a mut A,
     ) -> Exchange<'a, B, A> {
         let shared = &self.shared;
-        let id = Uuid::now_v7();
+        let now = shared.clock.now();
+        let id = shared.clock.request_id(now);
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
-        let guard = ExchangeGuard::new(
-            sinks,
-            id,
-            shared.clock.now(),
-            client,
-            Protocol::Http(raw.protocol),
-        );
+        let guard = ExchangeGuard::new(sinks, id, now, client, Protocol::Http(raw.protocol));
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
@@ -237,11 +232,12 @@ impl Corridor for Exchanges {
 
     fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
         let shared = &self.shared;
-        let id = Uuid::now_v7();
+        let now = shared.clock.now();
+        let id = shared.clock.request_id(now);
         let failure = refusal_failure(refusal);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(front::ClientProtocol::Http11);
-        let mut guard = ExchangeGuard::new(sinks, id, shared.clock.now(), info.peer.ip(), protocol);
+        let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);
         guard.failed(&failure);
         let asked = Asked::of(
             &http::Method::GET,

@@ -9,7 +9,6 @@ use bridgehead_protocol::wire::{AppKind, Open};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
-use uuid::Uuid;
 
 use super::app::Offsets;
 use super::front::ClientInfo;
@@ -29,8 +28,13 @@ impl Exchanges {
         let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
         let now = shared.clock.now();
         let sinks = Arc::clone(&shared.sinks);
-        let mut guard =
-            ExchangeGuard::new(sinks, Uuid::now_v7(), now, info.peer.ip(), Protocol::Tcp);
+        let mut guard = ExchangeGuard::new(
+            sinks,
+            shared.clock.request_id(now),
+            now,
+            info.peer.ip(),
+            Protocol::Tcp,
+        );
         guard.app(&state.name, &state.metrics);
         guard.admitted(now);
         guard.enter_long_lived();
