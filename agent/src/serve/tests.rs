@@ -1,1 +1,1 @@
-
+//! The copy loop against scripted apps and a gateway made of the core alone: order, evidence, ends.
