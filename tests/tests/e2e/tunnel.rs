@@ -311,6 +311,9 @@ async fn a_revoked_agent_is_cut_off() {
         let denied = [("result", "denied")];
         (world.metrics().await.sum("handshakes_total", &denied) >= 1.0).then_some(())
     };
+    let mut again = world.agent_command("a1");
+    again.args(["--app", "demo=http://127.0.0.1:1"]);
+    let _again = Process::start("bh-agent with a revoked token", again);
     wait::until(wait::SOON, "the agent trying in vain", denied).await;
     Verdict::refused(503, "BH_APP_STARTING", "no_agent")
         .after(2)

@@ -5,6 +5,8 @@
 
 pub mod h1;
 pub mod h2;
+#[cfg(test)]
+mod h2_end_tests;
 mod h2_head;
 #[cfg(test)]
 mod h2_tests;
