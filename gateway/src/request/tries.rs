@@ -111,10 +111,10 @@ impl Exchanges {
         let mut read_repeated = false;
         loop {
             exchange.guard.enter_in_flight();
+            // A try that ended while the client was waited for left the window standing still.
+            attempt.windows.pause(shared.clock.now(), false);
             let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
-                return exchange
-                    .guard
-                    .end_hold(shared.clock.now(), HoldResult::Released);
+                return;
             };
             if miss.finish == Finish::ClientLeft {
                 return exchange.guard.judged(miss.judgement);

@@ -248,8 +248,9 @@ impl ExchangeGuard {
         facts.tunnel = Some(Arc::clone(tunnel));
     }
 
-    /// The agent said that the app's connection stands, and of which kind it is.
+    /// The agent said that the app's connection stands, and of which kind it is. A hold is over.
     pub fn opened(&mut self, now: Moment, kind: AppConn) {
+        self.end_hold(now, HoldResult::Released);
         let mut facts = self.exchange.facts();
         facts.open = Some(now - self.exchange.started);
         facts.app_conn = Some(kind);
