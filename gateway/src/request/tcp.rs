@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::verdict::{Code, Reason};
-use bridgehead_protocol::wire::{AppKind, Open};
+use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
@@ -70,6 +70,10 @@ impl Exchanges {
         state.reached();
         guard.opened(shared.clock.now(), AppConn::Fresh);
         let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        // Given up first: what may be said rests on what was emitted until then.
+        let emitted = copied
+            .is_err()
+            .then(|| stream.control().reset(ResetCode::Cancelled));
         let view = stream.control().view();
         guard.bytes_in(view.queued_to);
         guard.bytes_out(view.taken);
@@ -83,7 +87,8 @@ impl Exchanges {
                     whole: None,
                     answer: view.received,
                 };
-                let judgement = evidence::judgement(&view, offsets, view.emitted);
+                let judgement =
+                    evidence::judgement(&view, offsets, emitted.unwrap_or(view.emitted));
                 guard.judged(judgement);
                 if let Some(ended) = view.ended {
                     let lost = ended == Ended::Lost;

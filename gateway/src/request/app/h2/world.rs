@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Settings, Side};
 use bridgehead_protocol::io::clock::Clock;
-use bridgehead_protocol::io::{AppStream, Outgoing, Tunnel};
+use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing, Tunnel};
 use bridgehead_protocol::wire::{AppKind, FinalCause, Open, PeerLimits};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, Method, Response};
@@ -114,7 +114,7 @@ impl Copier {
             return Poll::Pending;
         }
         self.stream
-            .poll_outgoing(cx, &mut self.socket)
+            .poll_outgoing(cx, &mut self.socket, FailedWrite::TookNothing)
             .map(|out| match out {
                 Ok(Outgoing::Wrote(_)) => None,
                 Ok(Outgoing::Begin { .. }) => {
