@@ -74,3 +74,24 @@ async fn a_grpc_stream_whose_server_dies_never_ends_well() {
         &["died midway"],
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_websocket_for_a_grpc_server_is_refused_with_proof() {
+    let python = needs!(python());
+    let real = server(&python, "").await;
+    let host = real.world.host("demo");
+    let mut client = real.world.h1().await;
+    let fields = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let answer = client.ask("GET", "/", &host, &fields, b"").await;
+    assert_eq!(answer.status, 501);
+    assert_eq!(
+        answer.header("bridgehead-code"),
+        Some("UPGRADE_UNSUPPORTED")
+    );
+    assert_eq!(answer.header("bridgehead-delivery"), Some("not_delivered"));
+}
