@@ -446,6 +446,10 @@ impl AppSide for Http2Exchange {
             Reading::Failed(fault) => Poll::Ready(Err(*fault)),
         }
     }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        self.connection.drive(cx);
+    }
 }
 
 /// An error code of HTTP/2 (RFC 9113 §7).

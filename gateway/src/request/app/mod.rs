@@ -137,6 +137,10 @@ pub trait AppSide: Send {
 
     /// The next thing the app says. Cancel safe.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>>;
+
+    /// Called while what the app says is not wanted, so that it is not taken for dead: HTTP/2 has
+    /// PINGs to answer.
+    fn attend(&mut self, _: &mut Context<'_>) {}
 }
 
 /// One exchange, by what the app speaks.
@@ -220,6 +224,13 @@ impl AppSide for AppExchange {
         match self {
             Self::Http1(exchange) => exchange.poll_event(cx),
             Self::Http2(exchange) => exchange.poll_event(cx),
+        }
+    }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Http1(exchange) => exchange.attend(cx),
+            Self::Http2(exchange) => exchange.attend(cx),
         }
     }
 }
