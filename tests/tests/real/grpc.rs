@@ -51,7 +51,13 @@ async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
 async fn grpc_carries_large_messages_and_many_calls_beside_a_stalled_one() {
     let python = needs!(python());
     let real = server(&python, "").await;
-    let features = ["large", "many", "beside a stalled stream", "stalled stream"];
+    let features = [
+        "reuse",
+        "large",
+        "many",
+        "beside a stalled stream",
+        "stalled stream",
+    ];
     checks(&python, &real, &["grpc_load.py"], &features);
 }
 
