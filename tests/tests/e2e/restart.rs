@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bridgehead_tests::app::{App, Conn};
 use bridgehead_tests::client::{Answer, H1, NoAnswer};
+use bridgehead_tests::relay::Relay;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
 
@@ -186,6 +187,35 @@ async fn a_killed_agent_makes_the_gateway_tell_no_lie() {
         load.served(5).await;
         world.until_tunnels(0).await;
         agent = world.join("a1", &[("demo", &app.target())]).await;
+    }
+    load.served(50).await;
+    let told = load.finish().await;
+    judge(&told, &arrivals(&[&app.text()]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_carrier_makes_the_gateway_tell_no_lie() {
+    let app = App::start(serving(Arc::default())).await;
+    let world = setup().start().await;
+    let relay = Relay::start(world.places.tunnel).await;
+    let mut command = std::process::Command::new(bridgehead_tests::binaries::agent());
+    let token = world.folder.write("cut.token", &world.token("a1").secret);
+    let gateway = format!("tcp://{}", relay.addr());
+    let target = format!("demo={}", app.target());
+    command.args([
+        "run",
+        "--gateway",
+        &gateway,
+        "--insecure-plain",
+        "--app",
+        &target,
+    ]);
+    command.arg("--token-file").arg(token);
+    let _agent = world.run_agent("a1", command).await;
+    let load = Load::start(4, world.places.public, &world.host("demo"));
+    for _ in 0..5 {
+        load.served(50).await;
+        relay.point_at(world.places.tunnel);
     }
     load.served(50).await;
     let told = load.finish().await;
