@@ -17,6 +17,10 @@ pub mod own;
 pub mod reply;
 pub mod retry;
 pub mod tcp;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod tries;
 pub mod upload;
 pub mod windows;

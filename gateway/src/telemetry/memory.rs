@@ -55,7 +55,10 @@ mod tests {
 
     #[test]
     fn the_machines_memory_is_read_in_bytes() {
-        assert_eq!(total("MemFree: 1 kB\nMemTotal:       24000 kB\n"), Some(24_576_000));
+        assert_eq!(
+            total("MemFree: 1 kB\nMemTotal:       24000 kB\n"),
+            Some(24_576_000)
+        );
         assert_eq!(total("MemFree: 1 kB\n"), None);
     }
 
