@@ -53,6 +53,17 @@ impl Clock {
         self.zero_wall + moment.since(Moment::ZERO)
     }
 
+    /// A new request id (UUIDv7): the time of `moment`, then random bits of this thread's generator.
+    #[must_use]
+    pub fn request_id(&self, moment: Moment) -> uuid::Uuid {
+        let since = self
+            .wall(moment)
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        uuid::Builder::from_unix_timestamp_millis(millis, &rand::random()).into_uuid()
+    }
+
     /// `moment` as `2026-11-30T12:01:07.123Z`.
     #[must_use]
     pub fn stamp(&self, moment: Moment) -> String {
@@ -115,6 +126,17 @@ mod tests {
         assert_eq!(at(1_709_251_199, 999), "2024-02-29T23:59:59.999Z");
         assert_eq!(at(1_709_251_200, 0), "2024-03-01T00:00:00.000Z");
         assert_eq!(at(4_102_444_799, 0), "2099-12-31T23:59:59.000Z");
+    }
+
+    #[tokio::test]
+    async fn request_ids_are_version_7_in_the_order_of_time() {
+        let clock = Clock::start();
+        let ids = [1, 2, 3].map(|s| clock.request_id(Moment::ZERO + Duration::from_secs(s)));
+        assert!(ids.is_sorted() && ids.iter().all(|id| id.get_version_num() == 7));
+        assert_ne!(
+            clock.request_id(Moment::ZERO),
+            clock.request_id(Moment::ZERO)
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -29,6 +29,8 @@ pub enum Ending {
     Fin,
     /// The peer sent RST, or the connection broke.
     Reset,
+    /// The script ended it itself.
+    Own,
 }
 
 /// What one connection saw.

@@ -80,7 +80,7 @@ impl H2 {
     async fn over(io: impl client::Io + 'static) -> Self {
         let mut builder = h2::client::Builder::new();
         builder
-            .initial_window_size(1 << 20)
+            .initial_window_size(256 << 10)
             .initial_connection_window_size(4 << 20);
         let (send, connection) = builder.handshake(io).await.expect("an HTTP/2 connection");
         let driver = tokio::spawn(async move {

@@ -230,7 +230,7 @@ impl Setup {
             writeln!(tunnel, "plain = true")
         };
         let built_in = [
-            ("gateway", "hosts = [\"gw.localhost\"]\n"),
+            ("gateway", "hosts = [\"gw.localhost\", \"localhost\"]\n"),
             ("public", public.as_str()),
             ("tunnel", tunnel.as_str()),
             ("admin", "listen = \"127.0.0.1:0\"\n"),
@@ -434,6 +434,12 @@ impl World {
         .await;
         assert_eq!(answer.status, 200, "{path}: {}", answer.text());
         answer.json()
+    }
+
+    /// One admin command.
+    pub async fn command(&self, path: &str) -> Answer {
+        let admin = self.places.admin;
+        client::ask(admin, "POST", path, &admin.to_string()).await
     }
 
     /// A connection to the public listener.

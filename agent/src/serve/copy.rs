@@ -248,12 +248,14 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
 
     fn app_end(&mut self) -> Option<FinalCause> {
         self.app_ended = true;
-        match (self.kind, &self.writing) {
-            (AppKind::Tcp, Writing::Open) => {
+        let open = matches!(self.writing, Writing::Open);
+        match self.kind {
+            AppKind::Tcp => {
+                // An orderly end is passed on as one, also when the client ended first.
                 self.stream.finish();
-                None
+                (!open).then_some(FinalCause::AppClosed)
             }
-            (AppKind::Http1 | AppKind::H2c | AppKind::Tcp, _) => Some(FinalCause::AppClosed),
+            AppKind::Http1 | AppKind::H2c => Some(FinalCause::AppClosed),
         }
     }
 }

@@ -274,7 +274,7 @@ impl Slot {
             match timeout_at(until, tunnel.closed()).await {
                 Ok(reason) => Done::Drained(reason),
                 Err(_) => {
-                    let count = tunnel.stats().streams;
+                    let count = tunnel.stats().streams.total();
                     tracing::warn!(count, "grace is over, streams are cut");
                     tunnel.close();
                     Done::Drained(tunnel.closed().await)

@@ -16,7 +16,7 @@ use tokio_rustls::server::TlsStream;
 use super::listener::{Arrival, Serve};
 use super::opening::{Opened, Opening, open};
 use super::prefixed::Prefixed;
-use super::{Corridor, Limits, http1, http2};
+use super::{Corridor, Limits, Spoken, http1, http2};
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
 
@@ -61,6 +61,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
 
 impl<C: Corridor> HttpFront<C> {
     async fn secured(&self, stream: TcpStream, mut info: ClientInfo, config: Arc<ServerConfig>) {
+        let pending = self.corridor.connected(Spoken::Pending);
         let handshake = TlsAcceptor::from(config).accept(stream);
         let stream: TlsStream<TcpStream> = match timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
@@ -74,6 +75,8 @@ impl<C: Corridor> HttpFront<C> {
         info.tls = true;
         info.sni = session.server_name().map(str::to_ascii_lowercase);
         let signal = self.signal.clone();
+        drop(pending);
+        let _place = self.corridor.connected(spoken(is_h2));
         match is_h2 {
             true => http2::serve(stream, &info, &self.corridor, &self.limits, signal).await,
             false => {
@@ -85,10 +88,14 @@ impl<C: Corridor> HttpFront<C> {
 
     async fn plain(&self, mut stream: TcpStream, info: ClientInfo) {
         let mut signal = self.signal.clone();
+        let pending = self.corridor.connected(Spoken::Pending);
         let Some(first) = first_bytes(&mut stream, &self.limits, &mut signal).await else {
             return;
         };
-        match first.starts_with(PREFACE) {
+        let is_h2 = first.starts_with(PREFACE);
+        drop(pending);
+        let _place = self.corridor.connected(spoken(is_h2));
+        match is_h2 {
             true => {
                 let stream = Prefixed::new(first, stream);
                 http2::serve(stream, &info, &self.corridor, &self.limits, signal).await;
@@ -97,6 +104,13 @@ impl<C: Corridor> HttpFront<C> {
                 http1::serve(stream, first, &info, &self.corridor, &self.limits, signal).await;
             }
         }
+    }
+}
+
+const fn spoken(is_h2: bool) -> Spoken {
+    match is_h2 {
+        true => Spoken::Http2,
+        false => Spoken::Http1,
     }
 }
 

@@ -23,4 +23,4 @@ mod upload;
 pub use limits::Limits;
 pub use transport::Transport;
 
-pub use crate::request::front::{Corridor, Refusal};
+pub use crate::request::front::{Corridor, Refusal, Spoken};

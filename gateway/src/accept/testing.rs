@@ -10,7 +10,7 @@ use http::header::{HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use tokio::time::timeout;
 
-use super::{Corridor, Refusal};
+use super::{Corridor, Refusal, Spoken};
 use crate::request::front::{
     Abort, AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientInfo,
     RawHead,
@@ -150,6 +150,10 @@ async fn echo<B: ClientBody, A: ClientAnswer>(body: &mut B, answer: &mut A) {
 }
 
 impl Corridor for Scripted {
+    type Place = ();
+
+    fn connected(&self, _: Spoken) {}
+
     async fn exchange<B: ClientBody, A: ClientAnswer>(
         &self,
         info: &ClientInfo,

@@ -19,6 +19,7 @@ use uuid::Uuid;
 use super::guard::{Access, Denied};
 use super::state::AdminState;
 use crate::telemetry::Sinks;
+use crate::telemetry::labels::StreamState;
 
 /// Address of the peer, put into each request by the server.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +125,12 @@ async fn readyz(State(admin): State<Admin>) -> Response {
 }
 
 async fn metrics(State(admin): State<Admin>) -> Response {
-    match admin.sinks.metrics().render() {
+    let metrics = admin.sinks.metrics();
+    let streams = admin.state.streams();
+    metrics.set_streams(StreamState::Opening, streams.opening);
+    metrics.set_streams(StreamState::Open, streams.open);
+    metrics.set_streams(StreamState::Closing, streams.closing);
+    match metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => {
             tracing::error!(%error, "metrics cannot be rendered");

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime};
 
+use bridgehead_protocol::conn::StreamCounts;
 use serde::{Serialize, Serializer};
 
 use crate::clock::rfc3339;
@@ -33,6 +34,9 @@ pub trait AdminState: Send + Sync + 'static {
     fn tunnel(&self, id: &str) -> Option<TunnelInfo> {
         self.tunnels().into_iter().find(|tunnel| tunnel.id == id)
     }
+
+    /// Streams of all tunnels by state.
+    fn streams(&self) -> StreamCounts;
 
     /// Refuse new work, finish old work, then end. Repeating it changes nothing.
     fn drain(&self);

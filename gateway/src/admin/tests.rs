@@ -80,6 +80,14 @@ impl AdminState for Gateway {
         }]
     }
 
+    fn streams(&self) -> bridgehead_protocol::conn::StreamCounts {
+        bridgehead_protocol::conn::StreamCounts {
+            opening: 1,
+            open: 2,
+            closing: 3,
+        }
+    }
+
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }

@@ -8,11 +8,9 @@ use std::net::SocketAddr;
 
 use bridgehead_protocol::wire::AppKind;
 
-use super::defaults::DEAD_AFTER;
 use super::error::Fault;
 use super::net::clash;
 use super::settings::{AppEntry, Config, ProxyProtocol};
-use super::units::show_duration;
 use crate::route::host::Host;
 
 /// Which table a violation is in.
@@ -125,14 +123,12 @@ fn tunnel(config: &Config, found: &mut Found) {
             "keep one of the two",
         );
     }
-    let least = DEAD_AFTER + tunnel.handshake;
-    if !tunnel.resume_window.is_zero() && tunnel.resume_window < least {
-        let (window, least) = (show_duration(tunnel.resume_window), show_duration(least));
+    if !tunnel.resume_window.is_zero() {
         found.add(
             Place::Tunnel,
             "resume_window",
-            format!("{window} is over before a dead connection is noticed and replaced ({least})"),
-            format!("write at least \"{least}\", or \"0s\" to turn resumption off"),
+            "resumption is not available in this version",
+            "write \"0s\" or remove it",
         );
     }
 }

@@ -65,7 +65,7 @@ impl Default for TunnelSettings {
             listen: vec![everywhere(TUNNEL_PORT)],
             tls: Vec::new(),
             plain: false,
-            resume_window: Duration::from_secs(20),
+            resume_window: Duration::ZERO,
             handshake: Duration::from_secs(10),
         }
     }

@@ -43,7 +43,7 @@ pub struct GatewaySettings {
     pub node: String,
     /// Worker threads; 0 = one for each core.
     pub workers: usize,
-    /// How much memory may be used before work is refused.
+    /// What the process may use; above 90 % of it the gateway is not ready.
     pub memory: MemoryBudget,
     /// How long a drain waits for running exchanges.
     pub grace: Duration,

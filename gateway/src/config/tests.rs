@@ -37,7 +37,7 @@ fn a_small_file_gets_every_default() {
     assert_eq!(config.public.http, vec!["0.0.0.0:8080".parse().unwrap()]);
     assert!(config.public.https.is_empty());
     assert_eq!(config.tunnel.listen, vec!["0.0.0.0:7000".parse().unwrap()]);
-    assert_eq!(config.tunnel.resume_window, Duration::from_secs(20));
+    assert!(config.tunnel.resume_window.is_zero());
     assert_eq!(config.admin.listen, "127.0.0.1:9090".parse().unwrap());
     let app = &config.apps[0];
     assert_eq!(app.settings, AppSettings::default());
@@ -67,7 +67,7 @@ proxy_protocol = "from_trusted"
 listen = ":7000"
 tls = [{{ cert = "tunnel.pem", key = "tunnel.key" }}]
 plain = false
-resume_window = "16s"
+resume_window = "0s"
 handshake = "10s"
 [admin]
 listen = ":9090"
@@ -243,7 +243,7 @@ fn rules_between_keys_say_where_and_how_to_mend() {
         ),
         (
             with("resume_window = \"15s\"\n"),
-            "gw.toml:5: [tunnel].resume_window: 15s is over before",
+            "gw.toml:5: [tunnel].resume_window: resumption is not available in this version",
         ),
         (
             with("[admin]\nlisten = \":9090\"\n"),
@@ -328,12 +328,10 @@ fn one_host_may_lead_to_several_apps_by_path() {
 }
 
 #[test]
-fn resumption_can_be_turned_off_and_the_shortest_window_stands() {
-    for window in ["\"0s\"", "0", "\"16s\""] {
-        assert!(
-            parse(&with(&format!("resume_window = {window}\n"))).is_ok(),
-            "{window}"
-        );
+fn resumption_can_only_be_turned_off() {
+    for window in ["\"0s\"", "0"] {
+        let text = with(&format!("resume_window = {window}\n"));
+        assert!(parse(&text).is_ok(), "{window}");
     }
 }
 

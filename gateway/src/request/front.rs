@@ -194,6 +194,12 @@ pub trait ClientAnswer: Send {
 
 /// What a connection hands its exchanges to.
 pub trait Corridor: Clone + Send + Sync + 'static {
+    /// A counted connection; given back by its drop.
+    type Place: Send;
+
+    /// A connection begins to speak `spoken`; asked again when that becomes known.
+    fn connected(&self, spoken: Spoken) -> Self::Place;
+
     /// Serve one exchange to its end. Returning without having ended the answer breaks it visibly
     /// (before a head: the connection closes without an answer); what is still queued is flushed by
     /// the connection.
@@ -208,6 +214,17 @@ pub trait Corridor: Clone + Send + Sync + 'static {
     /// Queue the answer to something that is no acceptable request: a head with an `Exact` or
     /// `Empty` body, its data, and the end. The connection closes afterwards.
     fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A);
+}
+
+/// What a client's connection speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Spoken {
+    /// Not known yet: the TLS handshake or the first bytes are awaited.
+    Pending,
+    /// HTTP/1.
+    Http1,
+    /// HTTP/2.
+    Http2,
 }
 
 /// Why there is no exchange.

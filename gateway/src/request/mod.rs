@@ -36,7 +36,9 @@ use bridgehead_protocol::verdict::{Code, Reason};
 use uuid::Uuid;
 
 use self::apps::{AppState, Apps};
-use self::front::{BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal};
+use self::front::{
+    BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken,
+};
 use self::normalize::{Normal, Rules, normalize};
 use crate::answer::Asked;
 use crate::clock::Clock;
@@ -47,6 +49,8 @@ use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
 use crate::telemetry::access::{ExchangeGuard, Protocol, Sinks};
+use crate::telemetry::labels::ConnectionKind;
+use crate::telemetry::metrics::GaugeGuard;
 use crate::tunnel::enroll::Enroll;
 use crate::tunnel::live::Tunnels;
 
@@ -163,17 +167,12 @@ impl Exchanges {
         answer: &'a mut A,
     ) -> Exchange<'a, B, A> {
         let shared = &self.shared;
-        let id = Uuid::now_v7();
+        let now = shared.clock.now();
+        let id = shared.clock.request_id(now);
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
-        let guard = ExchangeGuard::new(
-            sinks,
-            id,
-            shared.clock.now(),
-            client,
-            Protocol::Http(raw.protocol),
-        );
+        let guard = ExchangeGuard::new(sinks, id, now, client, Protocol::Http(raw.protocol));
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
@@ -215,6 +214,16 @@ fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
 }
 
 impl Corridor for Exchanges {
+    type Place = GaugeGuard;
+
+    fn connected(&self, spoken: Spoken) -> GaugeGuard {
+        self.shared.sinks.metrics().connection(match spoken {
+            Spoken::Pending => ConnectionKind::Pending,
+            Spoken::Http1 => ConnectionKind::Http1,
+            Spoken::Http2 => ConnectionKind::Http2,
+        })
+    }
+
     async fn exchange<B: ClientBody, A: ClientAnswer>(
         &self,
         info: &ClientInfo,
@@ -227,11 +236,12 @@ impl Corridor for Exchanges {
 
     fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
         let shared = &self.shared;
-        let id = Uuid::now_v7();
+        let now = shared.clock.now();
+        let id = shared.clock.request_id(now);
         let failure = refusal_failure(refusal);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(front::ClientProtocol::Http11);
-        let mut guard = ExchangeGuard::new(sinks, id, shared.clock.now(), info.peer.ip(), protocol);
+        let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);
         guard.failed(&failure);
         let asked = Asked::of(
             &http::Method::GET,

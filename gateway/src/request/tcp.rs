@@ -9,13 +9,13 @@ use bridgehead_protocol::wire::{AppKind, Open};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
-use uuid::Uuid;
 
 use super::app::Offsets;
 use super::front::ClientInfo;
 use super::{Exchanges, evidence};
 use crate::error::Failure;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
+use crate::telemetry::labels::ConnectionKind;
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
@@ -25,10 +25,16 @@ impl Exchanges {
     pub async fn serve_tcp(&self, mut client: TcpStream, info: ClientInfo, app: &str) {
         let shared = self.shared();
         let state = shared.apps.state(app);
+        let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
         let now = shared.clock.now();
         let sinks = Arc::clone(&shared.sinks);
-        let mut guard =
-            ExchangeGuard::new(sinks, Uuid::now_v7(), now, info.peer.ip(), Protocol::Tcp);
+        let mut guard = ExchangeGuard::new(
+            sinks,
+            shared.clock.request_id(now),
+            now,
+            info.peer.ip(),
+            Protocol::Tcp,
+        );
         guard.app(&state.name, &state.metrics);
         guard.admitted(now);
         guard.enter_long_lived();

@@ -144,9 +144,9 @@ impl Metrics {
         GaugeGuard::raise(&self.carriers[kind as usize])
     }
 
-    /// Count a stream in `state` until the guard is dropped.
-    pub fn stream(&self, state: StreamState) -> GaugeGuard {
-        GaugeGuard::raise(&self.streams[state as usize])
+    /// Set how many streams all tunnels have in `state`: counted by their cores, read at a scrape.
+    pub fn set_streams(&self, state: StreamState, count: usize) {
+        self.streams[state as usize].set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
     /// Count an accepted connection until the guard is dropped.

@@ -16,6 +16,10 @@ use crate::clock::Clock;
 /// Lines that may wait: a quarter of a second at full speed, and some 8 MiB at the very most.
 const QUEUED: usize = 16_384;
 
+/// How long the first line waits for company. One write and one wake-up of the thread then serve
+/// hundreds of lines; without it every exchange pays for both.
+const GATHER: Duration = Duration::from_millis(5);
+
 /// Longest wait for the last lines when the log is dropped; a blocked pipe must not stop the end.
 const LAST_FLUSH: Duration = Duration::from_secs(2);
 
@@ -165,8 +169,14 @@ impl<W: Write> Writer<W> {
         if state.lines.is_empty() {
             return None;
         }
-        std::mem::swap(&mut state.lines, batch);
+        // Whoever comes while the thread gathers need not wake it.
         state.busy = true;
+        let (mut state, _) = self
+            .queue
+            .work
+            .wait_timeout_while(state, GATHER, |s| !s.closed)
+            .unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut state.lines, batch);
         Some(std::mem::take(&mut state.lost))
     }
 }

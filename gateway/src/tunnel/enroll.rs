@@ -180,6 +180,7 @@ impl Enroll {
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
                         live.pool.reap(self.clock.now(), true);
+                        live.tunnel.close_when_drained();
                     }
                 },
                 _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::ThreadId;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
@@ -15,6 +16,9 @@ use tokio::sync::watch;
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
+
+/// Exchanges that a near tunnel may carry beyond twice those of the least loaded one.
+const NEAR_SLACK: usize = 8;
 
 /// A tunnel that stands.
 pub struct LiveTunnel {
@@ -40,6 +44,8 @@ pub struct LiveTunnel {
     pub tunnel: Tunnel,
     /// Kept connections.
     pub pool: Pool,
+    /// The worker it lives on.
+    thread: ThreadId,
     /// Takes no new exchange although the tunnel still would (takeover, drain).
     pub retired: AtomicBool,
     in_flight: AtomicUsize,
@@ -136,7 +142,8 @@ impl Tunnels {
         }
         let candidates: Vec<Candidate> = offers.iter().map(candidate).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        pick(&candidates, avoid, turn).map(|at| Place::new(&offers[at]))
+        let picked = &offers[pick(&candidates, avoid, turn)?];
+        Some(Place::new(near(offers, picked, avoid)))
     }
 
     /// True if any tunnel offers `app`, whatever its state.
@@ -177,6 +184,7 @@ impl Tunnels {
             since: SystemTime::now(),
             tunnel: new.tunnel,
             pool: Pool::new(new.pool),
+            thread: std::thread::current().id(),
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         });
@@ -213,6 +221,26 @@ impl Tunnels {
         self.registry.store(Arc::new(next));
         self.changed.send_modify(|revision| *revision += 1);
     }
+}
+
+/// The tunnel of the same agent that lives on this worker, unless it is much busier: bytes then
+/// cross no thread, which costs two wake-ups an exchange.
+fn near<'o>(
+    offers: &'o [Offer<LiveTunnel>],
+    picked: &'o Offer<LiveTunnel>,
+    avoid: &[TunnelNumber],
+) -> &'o Offer<LiveTunnel> {
+    let here = std::thread::current().id();
+    let most = picked.tunnel.in_flight() * 2 + NEAR_SLACK;
+    let is_near = |offer: &&Offer<LiveTunnel>| {
+        offer.tunnel.thread == here
+            && offer.tunnel.instance == picked.tunnel.instance
+            && offer.tunnel.identity == picked.tunnel.identity
+            && offer.tunnel.is_accepting()
+            && offer.tunnel.in_flight() <= most
+            && !avoid.contains(&offer.number)
+    };
+    offers.iter().find(is_near).unwrap_or(picked)
 }
 
 fn candidate(offer: &Offer<LiveTunnel>) -> Candidate {

@@ -81,13 +81,14 @@ impl Addresses {
         })
     }
 
-    /// `public=… admin=… tunnel=…`, and the app in `dev`.
+    /// `public=… admin=… tunnel=…`, the TLS address beside a plain one, and the app in `dev`.
     pub(super) fn line(&self, app: Option<&AppName>) -> String {
-        let mut line = format!(
-            "public={} admin=http://{} tunnel=",
-            self.public_url(),
-            self.admin
-        );
+        let mut line = format!("public={}", self.public_url());
+        let mut others = self.public.iter().skip(1);
+        if let Some((address, scheme)) = others.find(|(_, scheme)| *scheme == "https") {
+            let _ = write!(line, " https={scheme}://{address}");
+        }
+        let _ = write!(line, " admin=http://{} tunnel=", self.admin);
         line.push_str(
             &self
                 .tunnel

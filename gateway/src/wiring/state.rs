@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use bridgehead_protocol::conn::StreamCounts;
+
 use crate::admin::{
     AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo,
 };
@@ -140,13 +142,24 @@ impl AdminState for State {
                     "draining"
                 },
                 apps: offers.map(ToString::to_string).collect(),
-                streams: stats.streams,
+                streams: stats.streams.total(),
                 rtt: stats.rtt,
                 bytes_in: stats.bytes_in,
                 bytes_out: stats.bytes_out,
             }
         };
         registry.tunnels().map(|(_, live)| info(live)).collect()
+    }
+
+    fn streams(&self) -> StreamCounts {
+        let mut all = StreamCounts::default();
+        for (_, live) in self.shared.tunnels.snapshot().tunnels() {
+            let counts = live.tunnel.stats().streams;
+            all.opening += counts.opening;
+            all.open += counts.open;
+            all.closing += counts.closing;
+        }
+        all
     }
 
     fn drain(&self) {

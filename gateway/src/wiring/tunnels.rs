@@ -15,6 +15,7 @@ use crate::config::AppName;
 use crate::request::Exchanges;
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
+use crate::telemetry::labels::ConnectionKind;
 use crate::tunnel::enroll::Enroll;
 
 /// Agents that dial raw TLS or plain TCP.
@@ -37,6 +38,7 @@ impl Serve for TunnelFront {
             // The peer holds as many connections as it may; the drop tells it.
             return;
         }
+        let _place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
         if let Err(error) = socket::tune_carrier(&stream, self.enroll.settings.dead_after) {
             tracing::debug!(%peer, %error, "a new carrier is already gone");
             return;

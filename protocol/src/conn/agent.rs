@@ -64,7 +64,11 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return;
         };
-        if stream.phase != Phase::Opening || stream.ended.is_some() {
+        // The first reason stands: a handle that is dropped after it refuses again, for want of a better one.
+        if stream.phase != Phase::Opening
+            || stream.ended.is_some()
+            || stream.pending.refused.is_some()
+        {
             return;
         }
         debug_assert_eq!(stream.inn.taken(), 0);

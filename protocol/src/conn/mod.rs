@@ -52,6 +52,25 @@ use stream::Phase;
 /// Ids from here on are left unused: the tunnel is replaced before they run out.
 const ID_CEILING: u32 = (1 << 31) - (1 << 16);
 
+/// Streams of a tunnel that have not ended, by state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamCounts {
+    /// Asked for; the app's connection does not stand yet.
+    pub opening: usize,
+    /// The app's connection stands.
+    pub open: usize,
+    /// Given up or over; only the terminal is missing.
+    pub closing: usize,
+}
+
+impl StreamCounts {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> usize {
+        self.opening + self.open + self.closing
+    }
+}
+
 /// One tunnel's state machine, either side.
 #[derive(Debug)]
 pub struct Conn {
@@ -240,6 +259,23 @@ impl Conn {
     #[must_use]
     pub fn wants_timer(&self) -> bool {
         self.untold.len() == 1
+    }
+
+    /// Streams by how far they are: asked for, open, and on their way to the end.
+    #[must_use]
+    pub fn stream_counts(&self) -> StreamCounts {
+        let mut counts = StreamCounts::default();
+        for stream in self.store.iter() {
+            match stream.phase {
+                Phase::Queued | Phase::Opening if !stream.released => counts.opening += 1,
+                Phase::Open if !stream.released && !stream.reset => counts.open += 1,
+                Phase::Queued | Phase::Opening | Phase::Open | Phase::Concluding => {
+                    counts.closing += 1
+                }
+                Phase::Ended => {}
+            }
+        }
+        counts
     }
 
     /// Streams that have not ended.

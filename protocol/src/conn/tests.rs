@@ -191,6 +191,8 @@ fn a_refused_stream_is_ended_without_a_byte() {
     pair.settle().unwrap();
     let app = pair.accepted().unwrap();
     pair.agent.refuse(app, RefusedReason::ConnectRefused, 111);
+    // Whoever refused lets go at once; that must not overwrite the reason before it is sent.
+    pair.agent.let_go(app);
     pair.settle().unwrap();
     assert_eq!(
         pair.view(key).ended,

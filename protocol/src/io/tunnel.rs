@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::conn::{Conn, OpenError, Settings, Side};
+use crate::conn::{Conn, OpenError, Settings, Side, StreamCounts};
 use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits};
 
 use super::app_stream::AppStream;
@@ -33,7 +33,7 @@ impl std::fmt::Debug for Tunnel {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunnelStats {
     /// Streams that have not ended.
-    pub streams: usize,
+    pub streams: StreamCounts,
     /// Last measured round trip.
     pub rtt: Option<Duration>,
     /// Bytes received in frames.
@@ -133,7 +133,7 @@ impl Tunnel {
     pub fn stats(&self) -> TunnelStats {
         let state = self.shared.lock();
         TunnelStats {
-            streams: state.conn.live_streams(),
+            streams: state.conn.stream_counts(),
             rtt: state.conn.rtt(),
             bytes_in: state.bytes_in,
             bytes_out: state.bytes_out,

@@ -236,6 +236,10 @@ impl Conn {
 
 impl Drop for Conn {
     fn drop(&mut self) {
+        if !self.ended {
+            let end = Some((Instant::now(), Ending::Own));
+            self.log.change(self.index, |seen| seen.ended = end);
+        }
         // What the script did not wait to read still counts as seen if it has arrived.
         let mut chunk = [0; 64 * 1024];
         while let Ok(n) = self.stream.try_read(&mut chunk) {

@@ -49,17 +49,25 @@ fn unknown_flags_are_mistakes() {
     mistake(&gateway(&["dev", "--hold", "soon"]), "soon");
     mistake(&gateway(&["frobnicate"]), "frobnicate");
     mistake(&agent(&["run", "--nonsense"]), "--nonsense");
+}
+
+#[test]
+fn an_address_or_a_target_that_makes_no_sense_is_a_mistake() {
+    let folder = Folder::new();
+    let file = folder.write("token", &Token::make("a1", &["demo"]).secret);
+    let run = |gateway: &str, app: &str| {
+        let flags = ["--insecure-plain", "--token-file", path(&file)];
+        agent(&[&["run", "--gateway", gateway, "--app", app][..], &flags].concat())
+    };
+    mistake(&run("ftp://x", "demo=http://127.0.0.1:1"), "ftp");
+    mistake(&run("tcp://127.0.0.1:1", "demo"), "demo");
     mistake(
-        &agent(&[
-            "run",
-            "--gateway",
-            "ftp://x",
-            "--app",
-            "demo=http://127.0.0.1:1",
-            "--token-file",
-            "x",
-        ]),
-        "ftp",
+        &run("tcp://127.0.0.1:1", "De_Mo=http://127.0.0.1:1"),
+        "De_Mo",
+    );
+    mistake(
+        &run("tcp://127.0.0.1:1", "demo=gopher://127.0.0.1:1"),
+        "gopher",
     );
 }
 
@@ -143,17 +151,6 @@ fn a_bad_token_is_a_mistake_that_is_never_repeated() {
         &agent(&[&run[..], &["absent-token-file"]].concat()),
         "absent-token-file",
     );
-    let bad_app = [
-        "run",
-        "--gateway",
-        "tcp://127.0.0.1:1",
-        "--insecure-plain",
-        "--token-file",
-        path(&file),
-        "--app",
-        "demo",
-    ];
-    mistake(&agent(&bad_app), "demo");
 }
 
 #[test]

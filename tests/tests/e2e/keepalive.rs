@@ -21,7 +21,9 @@ async fn one_client_connection_serves_many_exchanges_over_one_app_connection() {
         let answer = client.ask("GET", &format!("/{n}"), &host, &[], b"").await;
         assert!(answer.text().starts_with(&format!("GET /{n}\n")));
     }
-    assert_eq!(app.seen().len(), 1, "the app's connection was reused");
+    // An agent has two tunnels, and each keeps its own connections.
+    let used = app.seen().len();
+    assert!(used <= 2, "20 requests took {used} connections");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -14,6 +14,7 @@ mod live;
 mod observe;
 mod refusals;
 mod restart;
+mod routing;
 mod situations;
 mod support;
 mod tcp;

@@ -131,20 +131,13 @@ async fn an_orderly_restart_of_the_app_fails_no_request_and_doubles_none() {
     load.served(100).await;
     draining.store(true, Ordering::SeqCst);
     first.close_port();
-    let before = first.text();
-    let records = first.seen().len();
-    assert!(records > 0 && !before.is_empty());
-    let (addr, first_text) = {
-        let idle = |seen: &[bridgehead_tests::app::Seen]| seen.iter().all(|s| s.ended.is_some());
-        first.until("the old app's connections ending", idle).await;
-        let text = first.text();
-        (first.drained().await, text)
-    };
+    let record = first.recorder();
+    let addr = first.drained().await;
     wait::dawdle(Duration::from_secs(2)).await;
     let second = App::start_at(addr, serving(Arc::new(AtomicBool::new(false)))).await;
     load.served(100).await;
     let told = load.finish().await;
-    let arrived = arrivals(&[&first_text, &second.text()]);
+    let arrived = arrivals(&[&record.text(), &second.text()]);
     for one in &told {
         let answer = one
             .answer

@@ -91,7 +91,7 @@ async fn a_tunnel_over_websocket_on_the_public_port_serves() {
         .args([
             "run",
             "--gateway",
-            &format!("wss://gw.localhost:{port}"),
+            &format!("wss://localhost:{port}"),
             "--token-file",
         ])
         .arg(token);

@@ -1,12 +1,16 @@
 //! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, `http.server`, and gRPC.
 
+use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 use bridgehead_tests::client::H1;
+use bridgehead_tests::process;
 use bridgehead_tests::wait;
-use bridgehead_tests::world::setup;
+use bridgehead_tests::world::{Folder, setup};
 use bridgehead_tests::ws::{self, Message};
 use futures_util::{SinkExt, StreamExt};
+use serde_json::Value;
 
 use crate::setup::{Real, behind, client, free_port, needs, python, source};
 
@@ -65,18 +69,17 @@ async fn fastapi_streams_each_piece_before_the_next_is_asked_for() {
     let real = fastapi(&python).await;
     let host = real.world.host("demo");
     let mut client = real.world.h1().await;
+    // An ordinary head waits for its first body byte, so that a stall can still be told as one.
     client.request("GET", "/stream", &host, &[], b"").await;
-    assert_eq!(client.read_head().await.expect("a head").status, 200);
     for n in 0..5 {
-        real.world
-            .h1()
-            .await
-            .ask("POST", "/next", &host, &[], b"")
-            .await;
-        let piece = wait::within(wait::SOON, "a piece", client.read_chunk())
-            .await
-            .expect("a chunk");
-        assert_eq!(String::from_utf8_lossy(&piece), format!("piece {n}\n"));
+        let mut other = real.world.h1().await;
+        other.ask("POST", "/next", &host, &[], b"").await;
+        if n == 0 {
+            assert_eq!(client.read_head().await.expect("a head").status, 200);
+        }
+        let piece = wait::within(wait::SOON, "a piece", client.read_chunk()).await;
+        let piece = String::from_utf8_lossy(&piece.expect("a chunk")).into_owned();
+        assert_eq!(piece, format!("piece {n}\n"));
     }
 }
 
@@ -111,9 +114,9 @@ async fn fastapi_s_own_errors_pass_untouched() {
 }
 
 /// Servers that serve one connection at a time: no spare or lingering connection may lock others out.
-async fn many_clients(real: &Real) {
+async fn many_clients(real: &Real, clients: usize) {
     let mut asks = tokio::task::JoinSet::new();
-    for n in 0..16 {
+    for n in 0..clients {
         let (addr, host) = (real.world.places.public, real.world.host("demo"));
         asks.spawn(async move {
             let body = format!("client {n}");
@@ -125,7 +128,7 @@ async fn many_clients(real: &Real) {
         });
     }
     let all = wait::within(wait::SOON * 2, "every client being served", asks.join_all()).await;
-    assert_eq!(all.len(), 16);
+    assert_eq!(all.len(), clients);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -145,7 +148,7 @@ async fn gunicorns_sync_worker_serves_many_clients_one_at_a_time() {
         "wsgi_app:app",
     ];
     let real = behind(setup(), module(&python, &args), port, "http").await;
-    many_clients(&real).await;
+    many_clients(&real, 16).await;
     let answer = real.world.get("/large").await;
     assert_eq!(answer.body.len(), 2_000_000);
 }
@@ -161,7 +164,7 @@ async fn http_server_serves_many_clients_one_at_a_time() {
         "http",
     )
     .await;
-    many_clients(&real).await;
+    many_clients(&real, 16).await;
     let answer = real.world.get("/wsgi_app.py").await;
     let file = std::fs::read(source("wsgi_app.py")).expect("the file is there");
     assert_eq!((answer.status, answer.body == file), (200, true));
@@ -171,6 +174,16 @@ async fn http_server_serves_many_clients_one_at_a_time() {
         head.header("content-length"),
         Some(file.len().to_string().as_str())
     );
+}
+
+/// Such a server serves nobody else while it waits for the next request of an idle connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn http_server_that_keeps_its_one_connection_still_serves_every_client() {
+    let python = needs!(python());
+    let port = free_port();
+    let args = ["plain_server.py", &port.to_string(), "keep"];
+    let real = behind(setup(), module(&python, &args), port, "http").await;
+    many_clients(&real, 4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,4 +216,80 @@ async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
             "{shape} is missing: {said}"
         );
     }
+}
+
+/// Autobahn's WebSocket cases without the bulk and compression chapters: those are between the two
+/// ends, and the tunnel carries their bytes unread.
+fn autobahn(
+    python: &std::path::Path,
+    addr: &str,
+    out: &std::path::Path,
+) -> BTreeMap<String, String> {
+    let mut command = Command::new(python.with_file_name("kosoku"));
+    command
+        .args([
+            "-m",
+            "fuzzingclient",
+            "-p",
+            "4",
+            "-x",
+            "9.*",
+            "-x",
+            "12.*",
+            "-x",
+            "13.*",
+            "-o",
+        ])
+        .arg(out)
+        .arg(addr);
+    // It exits with 1 if any case failed; which ones is in its report.
+    process::run_to_end("kosoku", command, Duration::from_secs(240));
+    let text = std::fs::read_to_string(out.join("index.json")).expect("a report");
+    let report: Value = serde_json::from_str(&text).expect("JSON");
+    let agents = report.as_object().expect("servers by name");
+    let cases = agents
+        .values()
+        .flat_map(|cases| cases.as_object().expect("cases by number"));
+    cases
+        .map(|(case, told)| {
+            (
+                case.clone(),
+                told["behavior"].as_str().unwrap_or_default().to_owned(),
+            )
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn autobahns_websocket_cases_end_as_they_do_without_a_tunnel() {
+    let python = needs!(python());
+    let port = free_port();
+    // The suite names its server by address alone, so that is a host of the app here.
+    let setup = setup().app("demo", "hosts = [\"127.0.0.1\"]");
+    let real = behind(
+        setup,
+        module(&python, &["ws_echo.py", &port.to_string()]),
+        port,
+        "http",
+    )
+    .await;
+    let folder = Folder::new();
+    let direct = autobahn(
+        &python,
+        &format!("127.0.0.1:{port}"),
+        &folder.path().join("direct"),
+    );
+    let tunnelled = autobahn(
+        &python,
+        &real.world.places.public.to_string(),
+        &folder.path().join("tunnelled"),
+    );
+    assert!(direct.len() > 200, "only {} cases ran", direct.len());
+    let good = |told: &str| matches!(told, "OK" | "NON-STRICT" | "INFORMATIONAL");
+    let worse = |case: &&String| {
+        let through = tunnelled.get(*case).map_or("", String::as_str);
+        good(&direct[*case]) && !good(through)
+    };
+    let worse: Vec<&String> = direct.keys().filter(worse).collect();
+    assert!(worse.is_empty(), "worse through the tunnel: {worse:?}");
 }

@@ -1,11 +1,11 @@
-"""The standard library's server, one connection at a time, keep-alive as HTTP/1.1 has it."""
+"""The standard library's server, one connection at a time; with `keep` it keeps connections open."""
 
 import http.server
 import sys
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    protocol_version = "HTTP/1.1" if "keep" in sys.argv else "HTTP/1.0"
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

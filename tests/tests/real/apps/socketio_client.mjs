@@ -14,14 +14,19 @@ const once = (socket, event) => new Promise((resolve) => socket.once(event, reso
 const connect = async (options) => {
   const socket = io(url, { forceNew: true, reconnection: false, ...options });
   socket.once('connect_error', (error) => fail(error));
+  // Watched from the start: the upgrade may be done before the connection is told.
+  socket.began = new Promise((resolve) => socket.io.once('open', () => {
+    socket.upgraded = once(socket.io.engine, 'upgrade');
+    resolve(socket.io.engine.transport.name);
+  }));
   await once(socket, 'connect');
   return socket;
 };
 
 const first = await connect({});
-if (first.io.engine.transport.name !== 'polling') fail('it did not begin with polling');
+if ((await first.began) !== 'polling') fail('it did not begin with polling');
 ok('polling');
-await once(first.io.engine, 'upgrade');
+await first.upgraded;
 if (first.io.engine.transport.name !== 'websocket') fail('it was not upgraded');
 ok('upgraded');
 
