@@ -10,14 +10,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, OpenError};
-use bridgehead_protocol::io::{StreamControl, TunnelStream};
+use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
 use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
 use http::HeaderMap;
 
-use super::app::h1::Http1Exchange;
-use super::app::{AppFault, AppSide, Offsets, RequestHead};
+use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
 use super::forward::{Finish, Forward, Parts};
@@ -29,12 +28,13 @@ use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
 use super::{Exchange, Exchanges, Shared};
-use crate::config::Go;
+use crate::config::{AppKind, Go};
 use crate::error::Failure;
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
 use crate::tunnel::live::Place;
+use crate::tunnel::pool::AppConnection;
 use crate::tunnel::registry::TunnelNumber;
 
 /// An unsafe method does not use a kept connection that was idle for longer: the longer it was,
@@ -196,25 +196,20 @@ impl Shared {
         };
         let number = place.tunnel.number;
         exchange.guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
-        let (stream, conn) = self.connection(exchange, attempt, &place)?;
+        let (connection, conn) = self.connection(exchange, attempt, &place)?;
         let (head, shape) = self.head(attempt, &place);
         if conn == AppConn::Fresh && waits_for_opened(attempt, &shape) {
-            let opened = self.opened(exchange, attempt, stream.control()).await;
+            let opened = self.opened(exchange, attempt, connection.control()).await;
             if let Err(finish) = opened {
-                let offsets = Offsets {
-                    start: 0,
-                    head: 0,
-                    whole: None,
-                    answer: 0,
-                };
+                let offsets = Offsets::UNBEGUN;
                 return Err(self
-                    .give_up(attempt, finish, stream, offsets, conn, number)
+                    .give_up(attempt, finish, connection, offsets, conn, number)
                     .await);
             }
             exchange.guard.opened(self.clock.now(), conn);
         }
         let remaining = self.remaining(attempt);
-        let mut app = Http1Exchange::begin(stream, &head, exchange.id.as_u128(), remaining);
+        let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
         let finish = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
@@ -232,17 +227,16 @@ impl Shared {
         .await;
         if finish != Finish::Complete {
             let offsets = app.offsets();
+            let connection = app.into_connection();
             return Err(self
-                .give_up(attempt, finish, app.into_stream(), offsets, conn, number)
+                .give_up(attempt, finish, connection, offsets, conn, number)
                 .await);
         }
         attempt.app.reached();
         exchange.guard.answered();
-        if let Some(stream) = app.into_kept() {
-            place
-                .tunnel
-                .pool
-                .put(&attempt.app.name, stream, self.clock.now());
+        if let Some(connection) = app.into_kept() {
+            let now = self.clock.now();
+            place.tunnel.pool.put(&attempt.app.name, connection, now);
         }
         Ok(())
     }
@@ -253,7 +247,7 @@ impl Shared {
         exchange: &mut Exchange<'_, B, A>,
         attempt: &Attempt<'_>,
         place: &Place,
-    ) -> Result<(TunnelStream, AppConn), Miss> {
+    ) -> Result<(AppConnection, AppConn), Miss> {
         let now = self.clock.now();
         let idle = if attempt.normal.method.is_safe() {
             self.app_idle
@@ -265,19 +259,23 @@ impl Shared {
         } else {
             place.tunnel.pool.take(&attempt.app.name, now, idle)
         };
-        if let Some(stream) = kept {
+        if let Some(connection) = kept {
             exchange.guard.opened(now, AppConn::Reused);
-            return Ok((stream, AppConn::Reused));
+            return Ok((connection, AppConn::Reused));
         }
+        let kind = match attempt.route.kind {
+            AppKind::H2c => WireKind::H2c,
+            AppKind::Http1 | AppKind::Tcp => WireKind::Http1,
+        };
         let open = Open {
             app: attempt.app.name.to_string(),
-            kind: WireKind::Http1,
+            kind,
             remaining: self.remaining(attempt).min(self.app_connect),
             credit: 0,
             client: Some(exchange.info.peer),
         };
         match place.tunnel.tunnel.open(open) {
-            Ok(stream) => Ok((stream, AppConn::Fresh)),
+            Ok(stream) => Ok((AppConnection::new(kind, stream), AppConn::Fresh)),
             Err(error) => {
                 let reason = match error {
                     OpenError::Lost => Reason::TunnelLost,
@@ -325,22 +323,27 @@ impl Shared {
         }
     }
 
-    /// Gives a stream up, then says what is known of the exchange that was on it.
+    /// Gives a connection up, then says what is known of the exchange that was on it.
     async fn give_up(
         &self,
         attempt: &Attempt<'_>,
         finish: Finish,
-        stream: TunnelStream,
+        connection: AppConnection,
         offsets: Offsets,
         conn: AppConn,
         tunnel: TunnelNumber,
     ) -> Miss {
-        let control = stream.control().clone();
+        let control = connection.control().clone();
         let emitted = match finish {
             Finish::Window(_) => evidence::fence(&control, offsets.whole.is_some()).await,
-            Finish::Upload(_) => evidence::fence(&control, false).await,
+            Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => {
+                evidence::fence(&control, false).await
+            }
             Finish::ClientLeft => control.reset(ResetCode::Cancelled),
             Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
+            Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
+                control.reset(ResetCode::Idle)
+            }
             Finish::App(AppFault::Ended(_)) | Finish::Complete => {
                 control.reset(ResetCode::Internal)
             }
@@ -359,7 +362,7 @@ impl Shared {
             attempt.app.refused(self.clock.now(), reason);
         }
         if matches!(finish, Finish::Window(_)) && offsets.whole.is_some() && view.ended.is_none() {
-            self.linger(stream);
+            self.linger(connection);
         }
         Miss {
             finish,
@@ -372,7 +375,10 @@ impl Shared {
 
     /// The app is not stopped by a window: its connection stays until its late answer or the
     /// agent's own limit.
-    fn linger(&self, mut stream: TunnelStream) {
+    fn linger(&self, connection: AppConnection) {
+        let Some(mut stream) = connection.into_stream() else {
+            return;
+        };
         let lingering = Arc::clone(&self.lingering);
         if lingering.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING {
             lingering.fetch_sub(1, Ordering::Relaxed);
@@ -406,7 +412,7 @@ impl Shared {
         Failed {
             reason: miss.reason,
             delivery: miss.judgement.delivery,
-            body_kept: attempt.upload.is_kept() && matches!(miss.finish, Finish::App(_)),
+            body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
             declared_read: attempt.route.settings.repeat_reads && read,
@@ -417,13 +423,14 @@ impl Shared {
     fn failure(&self, attempt: &Attempt<'_>, miss: &Miss) -> Failure {
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
-            Finish::App(AppFault::BadHttp(_)) => Code::BhAppBroken,
-            Finish::App(AppFault::Ended(_)) | Finish::Complete | Finish::ClientLeft => {
-                match miss.judgement.delivery {
-                    Delivery::Delivered => Code::BhAppBroken,
-                    Delivery::NotDelivered | Delivery::Unknown => Code::BhAppStarting,
-                }
-            }
+            Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
+            Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
+            Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
+            | Finish::Complete
+            | Finish::ClientLeft => match miss.judgement.delivery {
+                Delivery::Delivered => Code::BhAppBroken,
+                Delivery::NotDelivered | Delivery::Unknown => Code::BhAppStarting,
+            },
             Finish::Upload(UploadFault::TooLarge(_)) => Code::BodyTooLarge,
             Finish::Upload(UploadFault::Client(ClientFault::TooSlow)) => Code::ClientTimeout,
             Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
@@ -433,7 +440,12 @@ impl Shared {
         let failure = Failure::judged(code, miss.reason, miss.judgement);
         match miss.finish {
             Finish::Window(window) => failure.with_window(window),
-            Finish::App(AppFault::BadHttp(what)) => failure.with_detail(what),
+            Finish::App(
+                AppFault::BadHttp(what) | AppFault::NoUpgrade(what) | AppFault::Unspeakable(what),
+            ) => failure.with_detail(what),
+            Finish::App(AppFault::GaveUp(code)) => {
+                failure.with_detail(format!("the app gave the exchange up: {code}"))
+            }
             Finish::Upload(UploadFault::TooLarge(limit)) => {
                 failure.with_detail(format!("max_body is {limit} bytes"))
             }
@@ -471,11 +483,26 @@ fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
     by_route || shape.expect_continue
 }
 
+/// Another try may end otherwise. The client's own faults stay, whoever is asked.
+fn may_end_otherwise(finish: Finish) -> bool {
+    match finish {
+        Finish::App(fault) => !matches!(fault, AppFault::Unspeakable(_)),
+        Finish::Complete | Finish::ClientLeft | Finish::Window(_) | Finish::Upload(_) => false,
+    }
+}
+
 fn reason(finish: Finish, judgement: Judgement) -> Reason {
     match finish {
         Finish::Window(WindowKind::FirstFrame) => Reason::FirstFrame,
         Finish::Window(WindowKind::Stall) => Reason::Stall,
         Finish::App(AppFault::BadHttp(_)) => Reason::BadHttp,
+        Finish::App(AppFault::NoUpgrade(_)) => Reason::Upgrade,
+        Finish::App(AppFault::Unspeakable(_)) => Reason::BadRequest,
+        Finish::App(AppFault::GaveUp(_)) => match judgement.delivery {
+            Delivery::NotDelivered => Reason::StaleConnection,
+            Delivery::Unknown => Reason::ClosedBeforeHead,
+            Delivery::Delivered => Reason::AppClosed,
+        },
         Finish::App(AppFault::Ended(ended)) => match evidence::reason(ended) {
             Reason::ClosedBeforeHead if judgement.delivery == Delivery::Delivered => {
                 Reason::AppClosed

@@ -4,6 +4,7 @@
 //! in and keeps the registry true. Nothing here knows a request.
 
 pub mod enroll;
+pub mod http2;
 pub mod live;
 pub mod pick;
 pub mod pool;

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bridgehead_protocol::io::TunnelStream;
+use bridgehead_protocol::io::{StreamControl, TunnelStream};
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::wire::ResetCode;
+use bridgehead_protocol::wire::{AppKind, ResetCode};
+
+use super::http2::Http2Connection;
 
 /// How many connections wait, and how long.
 #[derive(Clone, Copy, Debug)]
@@ -20,8 +22,59 @@ pub struct PoolLimits {
     pub per_app: usize,
 }
 
+/// A connection to an app, by what is spoken on it.
+pub enum AppConnection {
+    /// HTTP/1.1.
+    Http1(TunnelStream),
+    /// HTTP/2, with nothing said on it yet; never kept.
+    NewHttp2(TunnelStream),
+    /// HTTP/2.
+    Http2(Box<Http2Connection>),
+}
+
+impl AppConnection {
+    /// A connection over a new stream.
+    #[must_use]
+    pub fn new(kind: AppKind, stream: TunnelStream) -> Self {
+        match kind {
+            AppKind::H2c => Self::NewHttp2(stream),
+            AppKind::Http1 | AppKind::Tcp => Self::Http1(stream),
+        }
+    }
+
+    /// Evidence and giving up.
+    #[must_use]
+    pub fn control(&self) -> &StreamControl {
+        match self {
+            Self::Http1(stream) | Self::NewHttp2(stream) => stream.control(),
+            Self::Http2(connection) => connection.control(),
+        }
+    }
+
+    /// The stream, without what is spoken on it.
+    #[must_use]
+    pub fn into_stream(self) -> Option<TunnelStream> {
+        match self {
+            Self::Http1(stream) | Self::NewHttp2(stream) => Some(stream),
+            Self::Http2(connection) => connection.into_stream(),
+        }
+    }
+
+    /// No terminal, nothing unread that matters, and the tunnel takes exchanges.
+    fn is_usable(&mut self) -> bool {
+        match self {
+            Self::Http1(stream) => {
+                let view = stream.control().view();
+                view.ended.is_none() && !view.closing && view.received == view.taken
+            }
+            Self::NewHttp2(_) => false,
+            Self::Http2(connection) => connection.is_usable(),
+        }
+    }
+}
+
 struct Idle {
-    stream: TunnelStream,
+    connection: AppConnection,
     since: Moment,
 }
 
@@ -46,7 +99,7 @@ impl Pool {
     }
 
     /// A connection to `app` that has been idle for at most `at_most`, if there is one.
-    pub fn take(&self, app: &str, now: Moment, at_most: Duration) -> Option<TunnelStream> {
+    pub fn take(&self, app: &str, now: Moment, at_most: Duration) -> Option<AppConnection> {
         let at_most = at_most.min(self.limits.idle);
         let mut gone = Vec::new();
         let mut idle = self.lock();
@@ -56,9 +109,11 @@ impl Pool {
             if now.since(last.since) > at_most {
                 break;
             }
-            let Some(candidate) = list.pop() else { break };
-            if is_usable(&candidate.stream) {
-                found = Some(candidate.stream);
+            let Some(mut candidate) = list.pop() else {
+                break;
+            };
+            if candidate.connection.is_usable() {
+                found = Some(candidate.connection);
                 break;
             }
             gone.push(candidate);
@@ -69,16 +124,22 @@ impl Pool {
     }
 
     /// Keeps a connection whose exchange ended in order. Beyond the limit it is closed.
-    pub fn put(&self, app: &Arc<str>, stream: TunnelStream, now: Moment) {
-        if !is_usable(&stream) {
+    pub fn put(&self, app: &Arc<str>, mut connection: AppConnection, now: Moment) {
+        if !connection.is_usable() {
             return;
         }
         let mut idle = self.lock();
         let list = idle.entry(Arc::clone(app)).or_default();
         let surplus = if list.len() >= self.limits.per_app {
-            Some(Idle { stream, since: now })
+            Some(Idle {
+                connection,
+                since: now,
+            })
         } else {
-            list.push(Idle { stream, since: now });
+            list.push(Idle {
+                connection,
+                since: now,
+            });
             None
         };
         drop(idle);
@@ -90,9 +151,9 @@ impl Pool {
         let mut old = Vec::new();
         for list in self.lock().values_mut() {
             let keep = list
-                .iter()
+                .iter_mut()
                 .position(|i| {
-                    !all && now.since(i.since) <= self.limits.idle && is_usable(&i.stream)
+                    !all && now.since(i.since) <= self.limits.idle && i.connection.is_usable()
                 })
                 .unwrap_or(list.len());
             old.extend(list.drain(..keep));
@@ -114,14 +175,8 @@ impl Pool {
 }
 
 /// Ends connections without an exchange in an orderly way.
-fn close(streams: impl IntoIterator<Item = Idle>) {
-    for idle in streams {
-        idle.stream.control().reset(ResetCode::Idle);
+fn close(connections: impl IntoIterator<Item = Idle>) {
+    for idle in connections {
+        idle.connection.control().reset(ResetCode::Idle);
     }
-}
-
-/// No terminal, nothing unread, and the tunnel takes exchanges.
-fn is_usable(stream: &TunnelStream) -> bool {
-    let view = stream.control().view();
-    view.ended.is_none() && !view.closing && view.received == view.taken
 }

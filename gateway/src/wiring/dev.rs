@@ -41,8 +41,10 @@ pub(super) async fn run(run: DevRun) -> Result<(), WiringError> {
     ));
     let demo = demo.map(|demo| tokio::spawn(demo.run(std::future::pending())));
     readiness.reached(1).await;
+    // Whoever reads the ready line may ask for the end at once.
+    let end = Signals::listen()?;
     announce(&run, gateway.addresses());
-    let ended = gateway.run(Signals::listen()?).await;
+    let ended = gateway.run(end).await;
     handle.stop(Stop::Now);
     if let Ok(Err(error)) = agent.await {
         return Err(WiringError::Agent(error.to_string()));

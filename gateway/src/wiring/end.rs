@@ -1,4 +1,4 @@
-//! What ends the process: the first SIGTERM or Ctrl-C drains, the second forces.
+//! What ends the process: the first SIGTERM or Ctrl-C drains, the second forces. A hangup does not.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -64,4 +64,27 @@ impl Signals {
     pub(super) async fn next(&mut self) {
         (self.next)().await;
     }
+}
+
+/// Keeps SIGHUP, by which operators ask for a reload, from ending the process: there is no reload
+/// yet, and the system's default would cut every exchange.
+#[cfg(unix)]
+pub(super) fn survive_hangups() -> Result<(), WiringError> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut hangups = signal(SignalKind::hangup()).map_err(|error| WiringError::System {
+        what: "cannot listen to signals",
+        error,
+    })?;
+    tokio::spawn(async move {
+        while hangups.recv().await.is_some() {
+            tracing::warn!("SIGHUP: no reload in this version, restart to apply a configuration");
+        }
+    });
+    Ok(())
+}
+
+/// There is no such signal here.
+#[cfg(not(unix))]
+pub(super) fn survive_hangups() -> Result<(), WiringError> {
+    Ok(())
 }

@@ -81,8 +81,9 @@ fn run_serve(run: ServeRun) -> Result<(), WiringError> {
     let bound = bound::Bound::bind(run.config)?;
     main_runtime()?.block_on(async move {
         let gateway = gateway::Gateway::start(bound, gateway::AccessTo::Stdout(format))?;
-        println!("ready {}", gateway.addresses().line(None));
         let end = end::Signals::listen()?;
+        end::survive_hangups()?;
+        println!("ready {}", gateway.addresses().line(None));
         gateway.run(end).await
     })
 }

@@ -329,9 +329,13 @@ impl AppSide for Http1Exchange {
         }
     }
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamEnded>> {
-        ready!(self.poll_drain(cx))?;
-        self.stream.poll_writable(cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppFault>> {
+        let drained = ready!(self.poll_drain(cx));
+        let writable = match drained {
+            Ok(()) => ready!(self.stream.poll_writable(cx)),
+            Err(ended) => Err(ended),
+        };
+        Poll::Ready(writable.map_err(|StreamEnded(ended)| AppFault::Ended(ended)))
     }
 
     fn send(&mut self, part: BodyPart) {

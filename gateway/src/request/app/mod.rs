@@ -4,15 +4,26 @@
 //! [`AppSide`]. Here offsets are counted; what they mean is said in `evidence`.
 
 pub mod h1;
+pub mod h2;
+mod h2_head;
+#[cfg(test)]
+mod h2_tests;
+#[cfg(test)]
+mod h2_world;
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
-use bridgehead_protocol::io::{StreamControl, StreamEnded};
+use bridgehead_protocol::io::StreamControl;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use self::h1::Http1Exchange;
+use self::h2::Http2Exchange;
 use super::front::{BodyLength, BodyPart};
+use crate::tunnel::http2::Http2Connection;
+use crate::tunnel::pool::AppConnection;
 
 /// A request head as the app shall see it: end-to-end fields only, `host` set.
 #[derive(Clone, Debug)]
@@ -83,6 +94,12 @@ pub enum AppFault {
     Ended(Ended),
     /// The app broke HTTP; what it broke.
     BadHttp(&'static str),
+    /// The app gave the exchange up although its connection stands (RST_STREAM, GOAWAY); its code.
+    GaveUp(&'static str),
+    /// The app cannot be asked for the upgrade; nothing was sent.
+    NoUpgrade(&'static str),
+    /// The app's protocol cannot say what the client asked; nothing was sent.
+    Unspeakable(&'static str),
 }
 
 /// Offsets of the exchange on its stream.
@@ -98,6 +115,16 @@ pub struct Offsets {
     pub answer: u64,
 }
 
+impl Offsets {
+    /// Nothing of the exchange was queued: whatever is on the stream is not the request.
+    pub const UNBEGUN: Self = Self {
+        start: u64::MAX,
+        head: 0,
+        whole: None,
+        answer: 0,
+    };
+}
+
 /// One exchange on one stream.
 pub trait AppSide: Send {
     /// Evidence and giving up.
@@ -107,11 +134,97 @@ pub trait AppSide: Send {
     fn offsets(&self) -> Offsets;
 
     /// Ready once the head and every part so far were taken by the tunnel and it has credit for more.
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamEnded>>;
+    /// An error says that the app takes nothing more, not that it has nothing more to say.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppFault>>;
 
     /// Hands over the next part of the body. Only after `poll_ready`.
     fn send(&mut self, part: BodyPart);
 
     /// The next thing the app says. Cancel safe.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>>;
+}
+
+/// One exchange, by what the app speaks.
+pub enum AppExchange {
+    /// HTTP/1.1.
+    Http1(Box<Http1Exchange>),
+    /// HTTP/2.
+    Http2(Box<Http2Exchange>),
+}
+
+impl AppExchange {
+    /// Begins an exchange. `remaining`: time left for its first byte to reach the app.
+    #[must_use]
+    pub fn begin(
+        connection: AppConnection,
+        head: &RequestHead,
+        request: u128,
+        remaining: Duration,
+    ) -> Self {
+        let connection = match connection {
+            AppConnection::Http1(stream) => {
+                let exchange = Http1Exchange::begin(stream, head, request, remaining);
+                return Self::Http1(Box::new(exchange));
+            }
+            AppConnection::NewHttp2(stream) => Box::new(Http2Connection::over(stream)),
+            AppConnection::Http2(connection) => connection,
+        };
+        let exchange = Http2Exchange::begin(connection, head, request, remaining);
+        Self::Http2(Box::new(exchange))
+    }
+
+    /// The connection, if it may serve another exchange.
+    #[must_use]
+    pub fn into_kept(self) -> Option<AppConnection> {
+        match self {
+            Self::Http1(exchange) => exchange.into_kept().map(AppConnection::Http1),
+            Self::Http2(exchange) => exchange.into_kept().map(AppConnection::Http2),
+        }
+    }
+
+    /// The connection as it is, to be given up.
+    #[must_use]
+    pub fn into_connection(self) -> AppConnection {
+        match self {
+            Self::Http1(exchange) => AppConnection::Http1(exchange.into_stream()),
+            Self::Http2(exchange) => AppConnection::Http2(exchange.into_connection()),
+        }
+    }
+}
+
+impl AppSide for AppExchange {
+    fn control(&self) -> &StreamControl {
+        match self {
+            Self::Http1(exchange) => exchange.control(),
+            Self::Http2(exchange) => exchange.control(),
+        }
+    }
+
+    fn offsets(&self) -> Offsets {
+        match self {
+            Self::Http1(exchange) => exchange.offsets(),
+            Self::Http2(exchange) => exchange.offsets(),
+        }
+    }
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppFault>> {
+        match self {
+            Self::Http1(exchange) => exchange.poll_ready(cx),
+            Self::Http2(exchange) => exchange.poll_ready(cx),
+        }
+    }
+
+    fn send(&mut self, part: BodyPart) {
+        match self {
+            Self::Http1(exchange) => exchange.send(part),
+            Self::Http2(exchange) => exchange.send(part),
+        }
+    }
+
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>> {
+        match self {
+            Self::Http1(exchange) => exchange.poll_event(cx),
+            Self::Http2(exchange) => exchange.poll_event(cx),
+        }
+    }
 }
