@@ -12,6 +12,7 @@ pub mod forward;
 pub mod forwarded;
 pub mod front;
 pub mod head;
+mod linger;
 pub mod normalize;
 pub mod own;
 pub mod reply;

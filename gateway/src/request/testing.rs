@@ -46,7 +46,7 @@ use crate::tunnel::token::Tokens;
 mod app;
 mod client;
 
-pub(crate) use app::{Agent, App, Request};
+pub(crate) use app::{Agent, App};
 pub(crate) use client::{Answer, Client};
 
 /// Host of the app in every test.
@@ -57,6 +57,14 @@ const ROOM: usize = 256 * 1024;
 /// Lets virtual time pass.
 pub(crate) async fn pass(time: Duration) {
     tokio::time::sleep(time).await;
+}
+
+/// What a test waits for comes within this (virtual) time or never: a hang is a failure.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    let patience = Duration::from_secs(2 * 3600);
+    tokio::time::timeout(patience, what)
+        .await
+        .expect("it happens")
 }
 
 /// One gateway without listeners.
@@ -299,7 +307,7 @@ impl World {
             assert_eq!(live.in_flight(), 0, "a place on a tunnel is left");
             live.pool.reap(self.shared.clock.now(), true);
             pass(Duration::from_secs(1)).await;
-            assert_eq!(live.tunnel.stats().streams, 0, "streams are left");
+            assert_eq!(live.tunnel.stats().streams.total(), 0, "streams are left");
             assert_eq!(agent.streams(), 0, "the agent has streams left");
         }
     }

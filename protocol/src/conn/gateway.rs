@@ -82,10 +82,11 @@ impl Conn {
     }
 
     /// Asks the agent to write nothing more and to count. Forgets what was not emitted; answers
-    /// the highest offset ever emitted. `linger`: the whole request was queued before this call.
+    /// the highest offset ever emitted (of a stream that is gone: the highest there is, which
+    /// proves nothing). `linger`: the whole request was queued before this call.
     pub fn fence(&mut self, key: StreamKey, linger: bool) -> u64 {
         let Some(stream) = self.store.find(key) else {
-            return 0;
+            return u64::MAX;
         };
         let whole = stream.out.is_drained();
         let emitted = stream.out.forget();
@@ -103,7 +104,7 @@ impl Conn {
     /// the highest offset ever emitted.
     pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {
         let Some(stream) = self.store.find(key) else {
-            return 0;
+            return u64::MAX;
         };
         let emitted = stream.out.forget();
         stream.inn.discard(Taken::Counted);
@@ -128,7 +129,7 @@ impl Conn {
     #[must_use]
     pub fn view(&self, key: StreamKey) -> Option<View> {
         self.store.get(key).map(|s| View {
-            opened: s.phase >= Phase::Open,
+            opened: s.was_opened,
             emitted: s.out.emitted(),
             queued_to: s.out.end(),
             consumed: s.out.consumed(),

@@ -31,7 +31,7 @@ impl Conn {
                 reason,
                 deadline,
             } => {
-                self.on_goaway(last);
+                self.on_goaway(last)?;
                 self.events.push_back(Event::GoAway { reason, deadline });
             }
             other => match self.side {
@@ -157,9 +157,13 @@ impl Conn {
         Ok(())
     }
 
-    fn on_goaway(&mut self, last: StreamId) {
+    fn on_goaway(&mut self, last: StreamId) -> Result<(), Breach> {
         self.peer_going_away = true;
         if self.side == Side::Gateway {
+            let disowned = |s: &Stream| s.ended.is_none() && s.id.is_some_and(|id| id > last);
+            if self.store.iter().any(|s| disowned(s) && s.was_opened) {
+                return Err("goaway disowns a stream that was opened");
+            }
             for key in self.store.keys() {
                 let Some(stream) = self.store.find(key) else {
                     continue;
@@ -176,6 +180,7 @@ impl Conn {
             }
         }
         self.wake_everyone();
+        Ok(())
     }
 
     fn on_opened(&mut self, id: StreamId, credit: u32) -> Result<(), Breach> {
@@ -189,6 +194,7 @@ impl Conn {
             return Err("opened twice");
         }
         stream.phase = Phase::Open;
+        stream.was_opened = true;
         stream.out.grant(u64::from(credit));
         self.wake(key, Wake::CONTROL.and(Wake::WRITE));
         self.offer(key);

@@ -50,6 +50,8 @@ pub struct Http1Exchange {
     received_before: u64,
     start: u64,
     head_len: u64,
+    /// Bytes of the exchange that the tunnel took. The core's own count shrinks when it forgets.
+    handed_over: u64,
     sent_whole: bool,
 }
 
@@ -87,6 +89,7 @@ impl Http1Exchange {
             received_before: view.taken,
             start,
             head_len,
+            handed_over: 0,
             sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0))
                 && head.upgrade.is_none(),
         }
@@ -115,7 +118,7 @@ impl Http1Exchange {
                 }
             }
             ready!(self.stream.poll_writable(cx))?;
-            self.stream.write(&mut self.pending);
+            self.handed_over += self.stream.write(&mut self.pending) as u64;
         }
     }
 
@@ -316,11 +319,11 @@ impl AppSide for Http1Exchange {
     fn offsets(&self) -> Offsets {
         let view = self.stream.control().view();
         let trusted = self.trusted || written_at_least(&view) > self.start;
-        let handed_over = self.sent_whole && self.pending.is_empty() && self.behind.is_none();
+        let all_taken = self.sent_whole && self.pending.is_empty() && self.behind.is_none();
         Offsets {
             start: self.start,
             head: self.head_len,
-            whole: handed_over.then(|| view.queued_to.saturating_sub(self.start)),
+            whole: all_taken.then_some(self.handed_over),
             answer: if trusted {
                 view.received.saturating_sub(self.received_before)
             } else {

@@ -39,7 +39,7 @@ impl Agent {
 
     /// The next connection that the gateway asks for.
     pub(crate) async fn accept(&self) -> App {
-        let stream = self.tunnel.accept().await.expect("a stream");
+        let stream = soon(self.tunnel.accept()).await.expect("a stream");
         let (open, _) = stream.asked().expect("an open");
         App {
             stream,
@@ -80,7 +80,7 @@ impl Agent {
 
     /// Streams that have not ended here.
     pub(super) fn streams(&self) -> usize {
-        self.tunnel.stats().streams
+        self.tunnel.stats().streams.total()
     }
 }
 
@@ -132,7 +132,7 @@ impl App {
 
     /// What stands at the front, with a socket that accepts `room` bytes.
     async fn outgoing(&mut self, socket: &mut Taker) -> Outgoing {
-        poll_fn(|cx| self.stream.poll_outgoing(cx, socket))
+        soon(poll_fn(|cx| self.stream.poll_outgoing(cx, socket)))
             .await
             .expect("a socket never fails")
     }
@@ -227,7 +227,7 @@ impl App {
     pub(crate) async fn say(&self, bytes: impl AsRef<[u8]>) {
         let mut bytes = Bytes::copy_from_slice(bytes.as_ref());
         while !bytes.is_empty() {
-            let room = poll_fn(|cx| self.stream.poll_room(cx)).await;
+            let room = soon(poll_fn(|cx| self.stream.poll_room(cx))).await;
             self.stream.pass_on(bytes.split_to(room.min(bytes.len())));
         }
     }
@@ -243,13 +243,13 @@ impl App {
 
     /// Waits for what the gateway says when it wants no more: a fence or a close.
     pub(crate) async fn given_up(&mut self) -> Outgoing {
-        poll_fn(|cx| self.stream.poll_given_up(cx)).await;
+        soon(poll_fn(|cx| self.stream.poll_given_up(cx))).await;
         self.outgoing(&mut Taker::of(0)).await
     }
 
     /// The same for a reset alone.
     pub(crate) async fn closed(&mut self) {
-        poll_fn(|cx| self.stream.poll_closed(cx)).await;
+        soon(poll_fn(|cx| self.stream.poll_closed(cx))).await;
     }
 
     /// The gateway ended its direction in order.

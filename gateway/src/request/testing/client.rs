@@ -88,7 +88,7 @@ impl Client {
     /// One byte; `None` at the end.
     pub(crate) async fn byte(&mut self) -> Option<u8> {
         let mut byte = [0];
-        match self.io.read(&mut byte).await.expect("a read") {
+        match soon(self.io.read(&mut byte)).await.expect("a read") {
             0 => None,
             _ => Some(byte[0]),
         }
@@ -173,7 +173,7 @@ impl Client {
     /// Everything until the connection ends.
     pub(crate) async fn rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        self.io.read_to_end(&mut bytes).await.expect("a read");
+        soon(self.io.read_to_end(&mut bytes)).await.expect("a read");
         bytes
     }
 

@@ -247,19 +247,23 @@ async fn a_declared_read_that_may_have_been_delivered_once_is_never_told_as_unde
 #[tokio::test(start_paused = true)]
 async fn leftovers_of_a_connection_are_never_an_answer() {
     let world = World::new().await;
-    let agent = world.agent("a");
+    let agent = world.agent_behind("a", MOMENT);
     let mut client = world.client();
     client.get("/1").await;
     let mut app = agent.app().await;
     app.request().await;
-    app.answer("one").await;
+    let answer = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\none";
+    app.say(answer).await;
     client.answer().await;
-    // It writes what nobody asked for just when the next exchange begins.
+    // It writes what nobody asked for just when the next exchange is on its way.
+    client.get("/2").await;
+    pass(MOMENT / 2).await;
     app.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil")
         .await;
-    client.get("/2").await;
+    let begin = app.begin().await;
+    assert_eq!(begin.expect_read, Some(answer.len() as u64));
+    app.end(FinalCause::Stale);
     let mut fresh = agent.app().await;
-    drop(app);
     fresh.request().await;
     fresh.answer("two").await;
     assert_eq!(client.answer().await.text(), "two");

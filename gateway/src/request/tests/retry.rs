@@ -452,6 +452,7 @@ async fn a_draining_agent_finishes_and_gets_nothing_new() {
     pass(MOMENT).await;
     app.answer("finished").await;
     assert_eq!(client.answer().await.text(), "finished");
+    drop(app);
     client.get("/2").await;
     let mut app = other.app().await;
     app.request().await;

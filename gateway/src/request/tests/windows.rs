@@ -439,9 +439,10 @@ async fn an_app_that_did_not_take_the_whole_request_is_closed() {
     app.take_head().await;
     let answer = client.answer().await;
     assert_eq!(answer.verdict(), "BH_APP_TIMEOUT first_frame unknown head");
-    app.closed().await;
+    let cut = bridgehead_protocol::io::Outgoing::Fenced { linger: false };
+    assert_eq!(app.given_up().await, cut);
     assert_after(world.elapsed(), 30);
-    drop(app);
+    app.end(bridgehead_protocol::wire::FinalCause::Fenced);
     client.leave();
     world.end([agent], &["failed/unknown/BH_APP_TIMEOUT"]).await;
 }
