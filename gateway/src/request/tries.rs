@@ -113,7 +113,7 @@ impl Exchanges {
                 return;
             };
             let now = shared.clock.now();
-            // Whoever was waited for in that try, nobody is now.
+            // A try that ended while the client was waited for left the window standing still.
             attempt.windows.pause(now, false);
             let told = told(earlier, miss.judgement);
             if miss.finish == Finish::ClientLeft {

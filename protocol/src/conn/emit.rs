@@ -197,11 +197,7 @@ impl Conn {
                 None => break,
             }
         }
-        let room = stream
-            .out
-            .room(self.settings.queue_limit, self.settings.retain_limit)
-            > 0;
-        if room {
+        if self.room(key) > 0 {
             self.wake(key, super::Wake::WRITE);
         }
         self.offer(key);

@@ -384,9 +384,29 @@ impl Conn {
         }
     }
 
+    fn is_long_path(&self) -> bool {
+        self.liveness
+            .rtt()
+            .is_some_and(|rtt| rtt >= self.settings.long_path)
+    }
+
+    /// Bytes a sender keeps that the peer has not consumed.
+    fn retain_limit(&self) -> u64 {
+        let long = if self.is_long_path() {
+            u64::from(self.settings.long_window)
+        } else {
+            0
+        };
+        self.settings.retain_limit.max(long)
+    }
+
     fn tell(&mut self, now: Moment, key: StreamKey, due: Due) {
         let rtt = self.liveness.rtt().unwrap_or_default();
-        let max = self.settings.max_window;
+        let max = if self.is_long_path() {
+            self.settings.long_window
+        } else {
+            self.settings.max_window
+        };
         if let Some(stream) = self.store.find(key)
             && stream.ended.is_none()
             && let Some(credit) = stream.inn.credit_due(now, rtt, max, due)

@@ -18,6 +18,11 @@ pub struct Settings {
     pub initial_window: u32,
     /// Largest window a fast stream may grow to, bytes.
     pub max_window: u32,
+    /// The same, and what is retained, on a path whose measured round trip is at least `long_path`:
+    /// there a window is the speed limit (8 MiB fill 100 ms at 670 Mbit/s).
+    pub long_window: u32,
+    /// Round trip from which on a path is long.
+    pub long_path: Duration,
     /// Bytes a stream may queue before they are emitted; keeps the writer's source in its socket.
     pub queue_limit: usize,
     /// Bytes a sender keeps that the peer has not consumed, whatever credit the peer grants.
@@ -40,6 +45,8 @@ impl Default for Settings {
         Self {
             initial_window: 256 * 1024,
             max_window: 1024 * 1024,
+            long_window: 8 * 1024 * 1024,
+            long_path: Duration::from_millis(20),
             queue_limit: 64 * 1024,
             retain_limit: 1024 * 1024,
             ping_after: Duration::from_secs(2),

@@ -465,3 +465,42 @@ fn a_stream_that_was_refused_was_never_opened() {
     pair.settle().unwrap();
     assert!(!pair.view(key).opened);
 }
+
+/// Bytes a fast app takes in one round trip of `rtt` after the window has grown as far as it does.
+fn grown_window(rtt: Duration) -> usize {
+    let mut pair = Pair::new(Settings::default());
+    // The first probe's echo measures the path.
+    pair.emit_gateway();
+    pair.emit_agent();
+    pair.now += rtt;
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    pair.deliver_to_gateway(usize::MAX).unwrap();
+    pair.settle().unwrap();
+    let (key, app) = opened(&mut pair);
+    let mut most = 0;
+    for _ in 0..64 {
+        let mut sent = 0;
+        while pair.gateway.room(key) > 0 {
+            sent += pair
+                .gateway
+                .write(key, &mut Bytes::from(vec![b'x'; 16 * 1024]));
+            pair.emit_gateway();
+            pair.deliver_to_agent(usize::MAX).unwrap();
+        }
+        most = most.max(sent);
+        pair.now += rtt / 2;
+        pair.app_takes(app);
+        pair.emit_agent();
+        pair.deliver_to_gateway(usize::MAX).unwrap();
+        pair.now += rtt / 2;
+    }
+    most
+}
+
+#[test]
+fn a_window_grows_on_a_long_path_and_stays_modest_on_a_short_one() {
+    let short = grown_window(Duration::from_millis(5));
+    let long = grown_window(Duration::from_millis(100));
+    assert!((512 * 1024..=1024 * 1024).contains(&short), "{short}");
+    assert!(long >= 4 * 1024 * 1024, "{long}");
+}

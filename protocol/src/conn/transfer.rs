@@ -16,8 +16,7 @@ impl Conn {
             .get(key)
             .filter(|s| s.ended.is_none())
             .map_or(0, |s| {
-                s.out
-                    .room(self.settings.queue_limit, self.settings.retain_limit)
+                s.out.room(self.settings.queue_limit, self.retain_limit())
             })
     }
 
