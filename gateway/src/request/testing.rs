@@ -231,7 +231,9 @@ impl World {
             http2::serve(io, &info(), &exchanges, &limits, signal).await;
         });
         self.keep(server);
-        let (client, connection) = h2::client::handshake(client).await.expect("a handshake");
+        let mut builder = h2::client::Builder::new();
+        builder.initial_connection_window_size(1024 * 1024);
+        let (client, connection) = builder.handshake(client).await.expect("a handshake");
         tokio::spawn(connection);
         client.ready().await.expect("a connection")
     }

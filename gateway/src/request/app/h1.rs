@@ -226,6 +226,9 @@ impl Http1Exchange {
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>> {
         loop {
             if let Reading::Head(scan) = &mut self.reading {
+                if !begins_like_http(&self.inbox) {
+                    return Poll::Ready(Err(AppFault::BadHttp("no HTTP")));
+                }
                 match scan.scan(&self.inbox, &HeadLimits::APP) {
                     Ok(Some(len)) => return Poll::Ready(self.take_head(len)),
                     Ok(None) => {}
@@ -300,6 +303,13 @@ impl Http1Exchange {
             Err(StreamEnded(ended)) => Poll::Ready(Err(AppFault::Ended(ended))),
         }
     }
+}
+
+/// What cannot become an answer is known by its first bytes, without waiting for a head's end.
+fn begins_like_http(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    let known = bytes.len().min(BEGINNING.len());
+    bytes[..known] == BEGINNING[..known]
 }
 
 /// Bytes of the stream that the app's socket accepted for certain.

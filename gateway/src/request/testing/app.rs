@@ -247,6 +247,17 @@ impl App {
         self.outgoing(&mut Taker::of(0)).await
     }
 
+    /// The same for an exchange whose late answer nobody waits for: the socket is closed abruptly.
+    pub(crate) async fn cut(mut self) {
+        let said = self.given_up().await;
+        let cut = matches!(
+            said,
+            Outgoing::Fenced { linger: false } | Outgoing::Closed { idle: false }
+        );
+        assert!(cut, "{said:?}");
+        self.end(FinalCause::Fenced);
+    }
+
     /// The same for a reset alone.
     pub(crate) async fn closed(&mut self) {
         soon(poll_fn(|cx| self.stream.poll_closed(cx))).await;

@@ -439,10 +439,8 @@ async fn an_app_that_did_not_take_the_whole_request_is_closed() {
     app.take_head().await;
     let answer = client.answer().await;
     assert_eq!(answer.verdict(), "BH_APP_TIMEOUT first_frame unknown head");
-    let cut = bridgehead_protocol::io::Outgoing::Fenced { linger: false };
-    assert_eq!(app.given_up().await, cut);
+    app.cut().await;
     assert_after(world.elapsed(), 30);
-    app.end(bridgehead_protocol::wire::FinalCause::Fenced);
     client.leave();
     world.end([agent], &["failed/unknown/BH_APP_TIMEOUT"]).await;
 }
