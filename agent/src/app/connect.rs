@@ -148,6 +148,16 @@ impl AppSocket {
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
 
+    /// True if the kernel holds bytes that must pass the TLS session before anyone knows whether they are news.
+    /// Sockets without TLS have none: what they hold is news.
+    #[must_use]
+    pub fn has_unread(&self) -> bool {
+        let Self::Tls(tls) = self else { return false };
+        let mut byte = [std::mem::MaybeUninit::uninit(); 1];
+        let peeked = socket2::SockRef::from(tls.get_ref().0).peek(&mut byte);
+        !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
     /// Makes the coming drop an abrupt end (RST) instead of an orderly one, where the transport has one.
     /// The app then cannot take a cut-off body for a complete one.
     pub fn abort_on_drop(&self) {

@@ -8,9 +8,9 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
-use bridgehead_protocol::io::{AppStream, Outgoing};
+use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing};
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{AppKind, Begin, FinalCause};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -29,7 +29,9 @@ const TURNS: usize = 16;
 /// How far this side has got with writing to the app.
 enum Writing {
     Open,
-    /// The gateway ended its direction and the app was told.
+    /// The gateway ended its direction; the app is being told.
+    Ending,
+    /// The app was told.
     Finished,
     /// The app takes nothing more; its answer may still come.
     Broken,
@@ -37,13 +39,19 @@ enum Writing {
     Lingering(Pin<Box<Sleep>>),
 }
 
-pub(super) struct Copy<S = AppSocket> {
+pub(super) struct Copy<S: Connection = AppSocket> {
     stream: AppStream,
     socket: S,
     kind: AppKind,
     writing: Writing,
+    /// An exchange began on a connection of strict turns and none of its bytes was written yet:
+    /// what the app says now cannot be its answer.
+    unwritten: bool,
     app_ended: bool,
+    /// A write failed by a reset. The kernel tells that once; the reader then sees a clean end.
+    app_reset: bool,
     unflushed: bool,
+    concluded: bool,
     buffer: BytesMut,
 }
 
@@ -54,6 +62,12 @@ pub(super) trait Connection {
 
     /// Asks the kernel, past any cached readiness, whether bytes, an end or an error wait to be read.
     fn has_news(&self) -> bool;
+
+    /// True if something waits that has to be read before it is known to be news (TLS records).
+    fn has_unread(&self) -> bool;
+
+    /// What a failed write means for the count.
+    fn failed_write(&self) -> FailedWrite;
 }
 
 impl Connection for AppSocket {
@@ -64,6 +78,26 @@ impl Connection for AppSocket {
     fn has_news(&self) -> bool {
         AppSocket::has_news(self)
     }
+
+    fn has_unread(&self) -> bool {
+        AppSocket::has_unread(self)
+    }
+
+    fn failed_write(&self) -> FailedWrite {
+        match self {
+            Self::Tls(_) => FailedWrite::MayHaveTaken,
+            Self::Tcp(_) => FailedWrite::TookNothing,
+            #[cfg(unix)]
+            Self::Unix(_) => FailedWrite::TookNothing,
+        }
+    }
+}
+
+/// What the look before an exchange's first byte showed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Freshness {
+    Fresh,
+    Stale,
 }
 
 impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
@@ -73,14 +107,18 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             socket,
             kind,
             writing: Writing::Open,
+            unwritten: false,
             app_ended: false,
+            app_reset: false,
             unflushed: false,
+            concluded: false,
             buffer: BytesMut::new(),
         }
     }
 
     pub(super) async fn run(mut self) {
         let cause = poll_fn(|cx| self.poll(cx)).await;
+        self.concluded = true;
         self.stream.conclude(cause);
     }
 
@@ -89,6 +127,9 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             let out = self.poll_out(cx);
             if let Poll::Ready(Some(cause)) = out {
                 return Poll::Ready(cause);
+            }
+            if out.is_pending() {
+                self.flush(cx);
             }
             let back = self.poll_back(cx);
             if let Poll::Ready(Some(cause)) = back {
@@ -102,48 +143,54 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         Poll::Pending
     }
 
-    /// Gateway to app. `Ready(None)` is progress, `Ready(Some)` the end of the stream.
+    // ---- gateway to app --------------------------------------------------------------------
+
+    /// `Ready(None)` is progress, `Ready(Some)` the end of the stream.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<Option<FinalCause>> {
         match &mut self.writing {
-            Writing::Open => {}
-            Writing::Finished | Writing::Broken => {
-                return self
-                    .stream
-                    .poll_given_up(cx)
-                    .map(|()| self.give_up(FinalCause::Reset));
+            Writing::Open => {
+                let failed = self.socket.failed_write();
+                match ready!(self.stream.poll_outgoing(cx, &mut self.socket, failed)) {
+                    Ok(outgoing) => self.obey(cx, outgoing),
+                    Err(error) => Poll::Ready(self.write_failed(&error)),
+                }
             }
+            Writing::Ending => {
+                if Pin::new(&mut self.socket).poll_shutdown(cx).is_ready() {
+                    self.writing = Writing::Finished;
+                    return Poll::Ready(self.app_ended.then_some(FinalCause::AppClosed));
+                }
+                self.poll_given_up(cx)
+            }
+            Writing::Finished | Writing::Broken => self.poll_given_up(cx),
             Writing::Lingering(timer) => {
                 if timer.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Some(FinalCause::LingerOver));
                 }
-                return self
-                    .stream
+                self.stream
                     .poll_closed(cx)
-                    .map(|()| self.give_up(FinalCause::Reset));
+                    .map(|()| self.give_up(FinalCause::Reset))
             }
-        }
-        match self.stream.poll_outgoing(cx, &mut self.socket) {
-            Poll::Pending => self.poll_flush(cx),
-            Poll::Ready(Err(_)) => {
-                self.writing = Writing::Broken;
-                Poll::Ready(None)
-            }
-            Poll::Ready(Ok(outgoing)) => Poll::Ready(self.obey(cx, outgoing)),
         }
     }
 
-    fn obey(&mut self, cx: &mut Context<'_>, outgoing: Outgoing) -> Option<FinalCause> {
-        match outgoing {
+    fn poll_given_up(&mut self, cx: &mut Context<'_>) -> Poll<Option<FinalCause>> {
+        let outgoing = ready!(self.stream.poll_given_up(cx));
+        self.obey(cx, outgoing)
+    }
+
+    fn obey(&mut self, cx: &mut Context<'_>, outgoing: Outgoing) -> Poll<Option<FinalCause>> {
+        Poll::Ready(match outgoing {
+            Outgoing::Wrote(0) => self.write_failed(&io::ErrorKind::WriteZero.into()),
             Outgoing::Wrote(_) => {
+                self.unwritten = false;
                 self.unflushed = true;
                 None
             }
-            Outgoing::Begin { begin, deadline } => self.begin(cx, begin, deadline),
+            Outgoing::Begin { begin, deadline } => return self.begin(cx, begin, deadline),
             Outgoing::Fin => {
-                // A shutdown that cannot finish at once goes on in the kernel or fails; both show when reading.
-                let _ = Pin::new(&mut self.socket).poll_shutdown(cx);
-                self.writing = Writing::Finished;
-                (self.app_ended).then_some(FinalCause::AppClosed)
+                self.writing = Writing::Ending;
+                None
             }
             Outgoing::Fenced { linger: true } => {
                 self.writing =
@@ -153,6 +200,27 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             Outgoing::Fenced { linger: false } => self.give_up(FinalCause::Fenced),
             Outgoing::Closed { idle: true } => Some(FinalCause::Reset),
             Outgoing::Closed { idle: false } => self.give_up(FinalCause::Reset),
+        })
+    }
+
+    fn write_failed(&mut self, error: &io::Error) -> Option<FinalCause> {
+        if self.app_ended {
+            return Some(FinalCause::AppReset);
+        }
+        if self.unwritten && self.socket.failed_write() == FailedWrite::TookNothing {
+            return Some(self.before_its_first_byte(FinalCause::AppReset));
+        }
+        self.app_reset = error.kind() == io::ErrorKind::ConnectionReset;
+        self.writing = Writing::Broken;
+        None
+    }
+
+    /// The app's connection ended before the exchange's first byte: a used one was stale.
+    fn before_its_first_byte(&self, fresh: FinalCause) -> FinalCause {
+        if self.stream.app_read() > 0 {
+            FinalCause::Stale
+        } else {
+            fresh
         }
     }
 
@@ -167,59 +235,71 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         cx: &mut Context<'_>,
         begin: Begin,
         deadline: Moment,
-    ) -> Option<FinalCause> {
+    ) -> Poll<Option<FinalCause>> {
         if self.stream.now() >= deadline {
-            return Some(FinalCause::Expired);
+            return Poll::Ready(Some(FinalCause::Expired));
         }
-        if self.app_ended || !self.is_fresh(cx, begin.expect_read) {
-            return Some(FinalCause::Stale);
+        if ready!(self.poll_fresh(cx, begin.expect_read)) == Freshness::Stale {
+            return Poll::Ready(Some(FinalCause::Stale));
         }
         self.stream.begun();
-        None
+        self.unwritten = begin.expect_read.is_some();
+        Poll::Ready(None)
     }
 
-    /// Reads the app's socket until it would block; true if nothing unexpected was there.
-    fn is_fresh(&mut self, cx: &mut Context<'_>, expect_read: Option<u64>) -> bool {
+    /// Reads the app's socket until it would block. Pending (and woken again at once) while the
+    /// kernel has bytes that the runtime does not know of yet.
+    fn poll_fresh(&mut self, cx: &mut Context<'_>, expect_read: Option<u64>) -> Poll<Freshness> {
+        if self.app_ended {
+            return Poll::Ready(Freshness::Stale);
+        }
         match expect_read {
             Some(expected) => {
                 let mut probe = [0; 1];
                 let mut probe = ReadBuf::new(&mut probe);
-                let silent = !self.socket.has_news()
-                    && Pin::new(&mut self.socket)
+                let news = self.socket.has_news()
+                    || Pin::new(&mut self.socket)
                         .poll_read(cx, &mut probe)
-                        .is_pending();
-                silent && self.stream.app_read() == expected
+                        .is_ready();
+                if news || self.stream.app_read() != expected {
+                    return Poll::Ready(Freshness::Stale);
+                }
             }
             None => loop {
                 match self.poll_back(cx) {
-                    Poll::Pending => return true,
+                    Poll::Pending => break,
                     Poll::Ready(None) => {}
-                    Poll::Ready(Some(_)) => return false,
+                    Poll::Ready(Some(_)) => return Poll::Ready(Freshness::Stale),
                 }
             },
         }
+        let unseen = self.socket.has_unread() || (expect_read.is_none() && self.socket.has_news());
+        if unseen && self.stream.poll_room(cx).is_ready() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Freshness::Fresh)
     }
 
-    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Option<FinalCause>> {
+    /// Pushes out what the socket buffers above the kernel. A failure shows when reading.
+    fn flush(&mut self, cx: &mut Context<'_>) {
         if self.unflushed && Pin::new(&mut self.socket).poll_flush(cx).is_ready() {
             self.unflushed = false;
         }
-        Poll::Pending
     }
 
-    /// App to gateway. `Ready(None)` is progress, `Ready(Some)` the end of the stream.
+    // ---- app to gateway --------------------------------------------------------------------
+
+    /// `Ready(None)` is progress, `Ready(Some)` the end of the stream.
     fn poll_back(&mut self, cx: &mut Context<'_>) -> Poll<Option<FinalCause>> {
         if self.app_ended {
             return Poll::Pending;
         }
-        let room = match self.stream.poll_room(cx) {
-            Poll::Ready(room) => room.min(READ_CHUNK),
-            Poll::Pending => return Poll::Pending,
-        };
-        match self.poll_app(cx, room) {
-            Poll::Pending => Poll::Pending,
-            Poll::Ready(Ok(0)) => Poll::Ready(self.app_end()),
-            Poll::Ready(Ok(count)) => {
+        let room = ready!(self.stream.poll_room(cx)).min(READ_CHUNK);
+        match ready!(self.poll_app(cx, room)) {
+            Ok(0) => Poll::Ready(self.app_end()),
+            Ok(_) if self.unwritten => Poll::Ready(Some(FinalCause::Stale)),
+            Ok(count) => {
                 let bytes = if count < COPY_BELOW {
                     let bytes = Bytes::copy_from_slice(&self.buffer);
                     self.buffer.clear();
@@ -230,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
                 self.stream.pass_on(bytes);
                 Poll::Ready(None)
             }
-            Poll::Ready(Err(_)) => Poll::Ready(Some(FinalCause::AppReset)),
+            Err(_) => Poll::Ready(Some(FinalCause::AppReset)),
         }
     }
 
@@ -248,14 +328,30 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
 
     fn app_end(&mut self) -> Option<FinalCause> {
         self.app_ended = true;
-        let open = matches!(self.writing, Writing::Open);
-        match self.kind {
-            AppKind::Tcp => {
-                // An orderly end is passed on as one, also when the client ended first.
-                self.stream.finish();
-                (!open).then_some(FinalCause::AppClosed)
+        if self.app_reset {
+            return Some(FinalCause::AppReset);
+        }
+        if self.unwritten {
+            return Some(self.before_its_first_byte(FinalCause::AppClosed));
+        }
+        if self.kind != AppKind::Tcp {
+            return Some(FinalCause::AppClosed);
+        }
+        self.stream.finish();
+        match self.writing {
+            Writing::Open | Writing::Ending => None,
+            Writing::Finished | Writing::Broken | Writing::Lingering(_) => {
+                Some(FinalCause::AppClosed)
             }
-            AppKind::Http1 | AppKind::H2c => Some(FinalCause::AppClosed),
+        }
+    }
+}
+
+impl<S: Connection> Drop for Copy<S> {
+    /// Cut off by its owner (the agent stops): the app must not take that for an orderly end.
+    fn drop(&mut self) {
+        if !self.concluded {
+            self.socket.abrupt();
         }
     }
 }

@@ -5,6 +5,8 @@
 
 mod copy;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 
 use std::future::poll_fn;
@@ -25,7 +27,7 @@ pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
     let connect = apps.connect(&open.app, open.kind, stream.instant(deadline));
     let connected = tokio::select! {
         biased;
-        () = poll_fn(|cx| stream.poll_given_up(cx)) => {
+        _ = poll_fn(|cx| stream.poll_given_up(cx)) => {
             stream.refuse(RefusedReason::Expired, 0);
             return;
         }

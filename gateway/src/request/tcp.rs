@@ -79,6 +79,13 @@ impl Exchanges {
         state.reached();
         guard.opened(shared.clock.now(), AppConn::Fresh);
         let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        // Given up first: what may be said rests on what was emitted until then.
+        let emitted = copied
+            .is_err()
+            .then(|| stream.control().reset(ResetCode::Cancelled));
+        if emitted.is_some() {
+            evidence::count(stream.control()).await;
+        }
         let view = stream.control().view();
         guard.bytes_in(view.queued_to);
         guard.bytes_out(view.taken);
@@ -92,10 +99,8 @@ impl Exchanges {
                     whole: None,
                     answer: view.received,
                 };
-                let emitted = stream.control().reset(ResetCode::Cancelled);
-                evidence::count(stream.control()).await;
-                let view = stream.control().view();
-                let judgement = evidence::judgement(&view, offsets, emitted);
+                let judgement =
+                    evidence::judgement(&view, offsets, emitted.unwrap_or(view.emitted));
                 guard.judged(judgement);
                 if let Some(ended) = view.ended {
                     let lost = ended == Ended::Lost;

@@ -66,10 +66,7 @@ impl Conn {
             return;
         };
         // The first reason stands: a handle that is dropped after it refuses again, for want of a better one.
-        if stream.phase != Phase::Opening
-            || stream.ended.is_some()
-            || stream.pending.refused.is_some()
-        {
+        if stream.phase != Phase::Opening || stream.pending.refused.is_some() {
             return;
         }
         debug_assert_eq!(stream.inn.taken(), 0);

@@ -197,7 +197,8 @@ impl Conn {
                 None => break,
             }
         }
-        if self.room(key) > 0 {
+        let finished = stream.out.is_finished();
+        if finished || self.room(key) > 0 {
             self.wake(key, super::Wake::WRITE);
         }
         self.offer(key);

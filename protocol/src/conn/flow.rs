@@ -15,6 +15,27 @@ use crate::wire::Begin;
 
 /// Payloads below this are copied out of the read buffer, so that one kept byte never pins 64 KiB.
 const COPY_BELOW: usize = 1024;
+/// Pieces are gathered up to this length: the cost of holding one (about 100 bytes) is then small
+/// beside it, also for a peer or an app that sends single bytes.
+const GATHER_UP_TO: usize = 4096;
+
+/// Appends `more` to `last` if the result stays short and nobody else holds `last`.
+fn gather(last: &mut Bytes, more: &[u8]) -> bool {
+    if last.len() + more.len() > GATHER_UP_TO {
+        return false;
+    }
+    match std::mem::take(last).try_into_mut() {
+        Ok(mut joined) => {
+            joined.extend_from_slice(more);
+            *last = joined.freeze();
+            true
+        }
+        Err(shared) => {
+            *last = shared;
+            false
+        }
+    }
+}
 
 #[derive(Debug, Default)]
 pub(super) struct SendHalf {
@@ -127,8 +148,16 @@ impl SendHalf {
         if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
             return true;
         }
-        (self.next < self.end && self.next < self.limit)
-            || (self.fin && !self.fin_sent && self.next == self.end)
+        (self.next < self.end && self.next < self.limit) || self.owes_fin()
+    }
+
+    fn owes_fin(&self) -> bool {
+        self.fin && !self.fin_sent && !self.shut && self.next == self.end
+    }
+
+    /// FIN was emitted and the peer consumed all before it.
+    pub(super) fn is_taken(&self) -> bool {
+        self.fin_sent && self.consumed == self.end
     }
 
     pub(super) fn is_fresh(&self, slice: u64) -> bool {
@@ -152,21 +181,33 @@ impl SendHalf {
             allow = allow.min(at - self.next);
         }
         let allow = usize::try_from(allow).unwrap_or(max);
+        let owes_fin = self.owes_fin();
         let bytes = match self.queued.front_mut() {
             Some(front) if allow > 0 && front.len() > allow => front.split_to(allow),
             Some(_) if allow > 0 => self.queued.pop_front().unwrap_or_default(),
-            _ if self.fin && !self.fin_sent && self.next == self.end => Bytes::new(),
+            _ if owes_fin => Bytes::new(),
             _ => return None,
         };
         self.next += bytes.len() as u64;
         self.since_begin += bytes.len() as u64;
         self.high = self.high.max(self.next);
         if !bytes.is_empty() {
-            self.retained.push_back(bytes.clone());
+            self.retain(&bytes);
         }
         let fin = self.fin && self.next == self.end;
         self.fin_sent |= fin;
         Some(Piece::Data(bytes, fin))
+    }
+
+    fn retain(&mut self, bytes: &Bytes) {
+        let gathered = bytes.len() < COPY_BELOW
+            && self
+                .retained
+                .back_mut()
+                .is_some_and(|last| gather(last, bytes));
+        if !gathered {
+            self.retained.push_back(bytes.clone());
+        }
     }
 
     pub(super) fn emitted(&self) -> u64 {
@@ -220,6 +261,8 @@ pub(super) struct RecvHalf {
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
     grown_at: Moment,
+    /// Where the latest exchange began.
+    begun_at: Option<u64>,
 }
 
 impl RecvHalf {
@@ -234,6 +277,7 @@ impl RecvHalf {
             fin: false,
             discard: None,
             grown_at: now,
+            begun_at: None,
         }
     }
 
@@ -252,18 +296,42 @@ impl RecvHalf {
             Some(Taken::Counted) => self.taken = self.received,
             Some(Taken::Evidence) => {}
             None if len == 0 => {}
-            None if bytes.len() < COPY_BELOW => self
-                .queue
-                .push_back(Item::Data(Bytes::copy_from_slice(&bytes))),
-            None => self.queue.push_back(Item::Data(bytes)),
+            None => self.keep(bytes),
         }
         Ok(())
     }
 
-    pub(super) fn push_begin(&mut self, begin: Begin, deadline: Moment) {
+    /// Queues bytes. Short ones are gathered behind each other, so that what they cost to hold
+    /// stays near their length.
+    fn keep(&mut self, bytes: Bytes) {
+        if bytes.len() >= COPY_BELOW {
+            self.queue.push_back(Item::Data(bytes));
+            return;
+        }
+        if let Some(Item::Data(last)) = self.queue.back_mut()
+            && gather(last, &bytes)
+        {
+            return;
+        }
+        self.queue
+            .push_back(Item::Data(Bytes::copy_from_slice(&bytes)));
+    }
+
+    /// Takes a BEGIN from the wire. Without a byte since the last one it is a breach: an exchange
+    /// has bytes, and marks alone would need no credit.
+    pub(super) fn push_begin(
+        &mut self,
+        begin: Begin,
+        deadline: Moment,
+    ) -> Result<(), &'static str> {
+        if self.begun_at == Some(self.received) {
+            return Err("an exchange without a byte");
+        }
+        self.begun_at = Some(self.received);
         if self.discard.is_none() {
             self.queue.push_back(Item::Begin(begin, deadline));
         }
+        Ok(())
     }
 
     pub(super) fn front(&self) -> Option<&Item> {

@@ -6,11 +6,14 @@
 use crate::time::Moment;
 use crate::wire::{Begin, Open, ResetCode};
 
-use super::event::{Counted, Ended};
+use super::event::{Counted, Ended, Wake};
 use super::flow::{RecvHalf, Taken};
 use super::store::StreamKey;
 use super::stream::{Phase, Stream};
 use super::{Conn, OpenError, Side};
+
+/// Answered for a stream that is gone: nothing may be concluded from what was not emitted.
+const UNKNOWN: u64 = u64::MAX;
 
 /// What the gateway can see of a stream at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +85,10 @@ impl Conn {
     }
 
     /// Asks the agent to write nothing more and to count. Forgets what was not emitted; answers
-    /// the highest offset ever emitted (of a stream that is gone: the highest there is, which
-    /// proves nothing). `linger`: the whole request was queued before this call.
+    /// the highest offset ever emitted. `linger`: the whole request was queued before this call.
     pub fn fence(&mut self, key: StreamKey, linger: bool) -> u64 {
         let Some(stream) = self.store.find(key) else {
-            return u64::MAX;
+            return UNKNOWN;
         };
         let whole = stream.out.is_drained();
         let emitted = stream.out.forget();
@@ -96,6 +98,7 @@ impl Conn {
             stream.fenced = Some(linger && whole);
             stream.pending.fence = true;
             self.owe(key);
+            self.wake(key, Wake::ALL);
         }
         emitted
     }
@@ -104,7 +107,7 @@ impl Conn {
     /// the highest offset ever emitted.
     pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {
         let Some(stream) = self.store.find(key) else {
-            return u64::MAX;
+            return UNKNOWN;
         };
         let emitted = stream.out.forget();
         stream.inn.discard(Taken::Counted);
@@ -115,6 +118,7 @@ impl Conn {
             stream.pending.fence = false;
             stream.pending.reset = Some(code);
             self.owe(key);
+            self.wake(key, Wake::ALL);
         }
         emitted
     }

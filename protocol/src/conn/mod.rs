@@ -86,8 +86,10 @@ pub struct Conn {
     untold_due: Option<Moment>,
     next_id: u32,
     highest_open: u32,
-    going_away: Option<GoAwayReason>,
-    peer_going_away: bool,
+    /// Why, and the last stream this side accepted.
+    going_away: Option<(GoAwayReason, StreamId)>,
+    /// The last stream the peer accepted.
+    peer_going_away: Option<StreamId>,
     apps_revision: u64,
     failed: Option<ConnError>,
     /// The latest `now` heard.
@@ -112,7 +114,7 @@ impl Conn {
             next_id: 1,
             highest_open: 0,
             going_away: None,
-            peer_going_away: false,
+            peer_going_away: None,
             apps_revision: 0,
             failed: None,
             latest: now,
@@ -199,7 +201,7 @@ impl Conn {
     fn fail(&mut self, error: ConnError) -> ConnError {
         if matches!(error, ConnError::Wire(_) | ConnError::Breach(_)) {
             self.sched.goaway(Frame::GoAway {
-                last: StreamId(self.highest_open),
+                last: self.last_accepted(),
                 reason: GoAwayReason::ProtocolError,
                 deadline: Duration::ZERO,
             });
@@ -230,9 +232,10 @@ impl Conn {
     /// Takes nothing new from now on and says so.
     pub fn drain(&mut self, reason: GoAwayReason, deadline: Duration) {
         if self.going_away.is_none() {
-            self.going_away = Some(reason);
+            let last = self.last_accepted();
+            self.going_away = Some((reason, last));
             self.sched.goaway(Frame::GoAway {
-                last: StreamId(self.highest_open),
+                last,
                 reason,
                 deadline,
             });
@@ -244,9 +247,15 @@ impl Conn {
         if let Some(stream) = self.store.find(key) {
             stream.released = true;
             if stream.is_over() {
-                self.store.remove(key);
+                self.remove(key);
             }
         }
+    }
+
+    /// Frees the slot; whoever still waits for the stream looks once more and finds it gone.
+    fn remove(&mut self, key: StreamKey) {
+        self.store.remove(key);
+        self.events.push_back(Event::Stream(key, Wake::ALL));
     }
 
     /// True if `poll_transmit` would emit something.
@@ -284,6 +293,12 @@ impl Conn {
         self.store.iter().filter(|s| !s.is_over()).count()
     }
 
+    /// What was opened after GOAWAY was said is refused, so a later GOAWAY must not count it.
+    fn last_accepted(&self) -> StreamId {
+        self.going_away
+            .map_or(StreamId(self.highest_open), |(_, last)| last)
+    }
+
     /// True once no stream may be opened. A gateway that drains only tells its agents to dial
     /// elsewhere; its own clients are served through the old tunnel until they are gone.
     #[must_use]
@@ -292,13 +307,13 @@ impl Conn {
             Side::Gateway => self.next_id >= ID_CEILING,
             Side::Agent => self.going_away.is_some(),
         };
-        own || self.peer_going_away || self.failed.is_some()
+        own || self.peer_going_away.is_some() || self.failed.is_some()
     }
 
     /// True once either side has said that it goes away.
     #[must_use]
     pub fn is_going_away(&self) -> bool {
-        self.going_away.is_some() || self.peer_going_away || self.failed.is_some()
+        self.going_away.is_some() || self.peer_going_away.is_some() || self.failed.is_some()
     }
 
     /// Last measured round trip.
@@ -329,7 +344,7 @@ impl Conn {
             self.store.unbind(id);
         }
         if released {
-            self.store.remove(key);
+            self.remove(key);
         } else {
             self.wake(key, Wake::ALL);
         }
@@ -356,6 +371,13 @@ impl Conn {
         {
             stream.in_control = true;
             self.sched.control(key);
+            self.purge();
+        }
+    }
+
+    fn purge(&mut self) {
+        if self.sched.is_crowded(self.store.len()) {
+            self.sched.purge(|key| self.store.get(key).is_some());
         }
     }
 
@@ -367,6 +389,7 @@ impl Conn {
             stream.in_data = true;
             self.sched
                 .data(key, stream.out.is_fresh(sched::SLICE as u64));
+            self.purge();
         }
     }
 

@@ -14,6 +14,10 @@ use super::{Conn, Side};
 
 type Breach = &'static str;
 
+/// Refusals beyond the stream limit that may wait to be sent; a peer that reads its answers and
+/// keeps to the limit never comes near.
+const MAX_REFUSALS: usize = 1024;
+
 impl Conn {
     pub(super) fn receive(&mut self, now: Moment, frame: Frame) -> Result<(), Breach> {
         match frame {
@@ -114,6 +118,9 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
+        if stream.counted.is_some_and(|c| consumed > c.written) {
+            return Err("consumed more than it counted");
+        }
         let advanced = stream
             .out
             .consumed_to(consumed)
@@ -158,28 +165,32 @@ impl Conn {
     }
 
     fn on_goaway(&mut self, last: StreamId) -> Result<(), Breach> {
-        self.peer_going_away = true;
+        if self.peer_going_away.is_some_and(|known| known <= last) {
+            // Said before; walking all streams for each repetition would be work for nothing.
+            return Ok(());
+        }
+        self.peer_going_away = Some(last);
         if self.side == Side::Gateway {
-            let disowned = |s: &Stream| s.ended.is_none() && s.id.is_some_and(|id| id > last);
-            if self.store.iter().any(|s| disowned(s) && s.was_opened) {
-                return Err("goaway disowns a stream that was opened");
-            }
             for key in self.store.keys() {
-                let Some(stream) = self.store.find(key) else {
-                    continue;
-                };
-                let above = stream.id.is_some_and(|id| id > last);
-                if stream.ended.is_some() {
-                    continue;
-                }
-                if stream.phase == Phase::Queued {
-                    self.end(key, Ended::NotOpened);
-                } else if above {
-                    self.end(key, Ended::GoAway);
-                }
+                self.end_if_not_accepted(key, last)?;
             }
         }
         self.wake_everyone();
+        Ok(())
+    }
+
+    fn end_if_not_accepted(&mut self, key: StreamKey, last: StreamId) -> Result<(), Breach> {
+        let Some(stream) = self.store.find(key).filter(|s| s.ended.is_none()) else {
+            return Ok(());
+        };
+        if stream.phase == Phase::Queued {
+            self.end(key, Ended::NotOpened);
+        } else if stream.id.is_some_and(|id| id > last) {
+            if stream.shows_acceptance() {
+                return Err("went away from a stream it had accepted");
+            }
+            self.end(key, Ended::GoAway);
+        }
         Ok(())
     }
 
@@ -299,7 +310,11 @@ impl Conn {
         self.highest_open = id.0;
         let window = self.settings.initial_window;
         let (credit, deadline) = (u64::from(open.credit), now + open.remaining);
-        let full = self.store.len() >= self.settings.max_streams as usize;
+        let live = self.store.live();
+        if live >= self.settings.max_streams as usize + MAX_REFUSALS {
+            return Err("opened far more streams than it may");
+        }
+        let full = live >= self.settings.max_streams as usize;
         let key = self.store.insert(|key| {
             let mut stream = Stream::new(
                 key,
@@ -339,7 +354,7 @@ impl Conn {
         if stream.inn.fin() {
             return Err("begin after fin");
         }
-        stream.inn.push_begin(begin, now + begin.remaining);
+        stream.inn.push_begin(begin, now + begin.remaining)?;
         self.wake(key, Wake::READ);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What goes out next: tunnel control, stream control, first bytes of exchanges, then bulk in turn.
 //!
-//! Every queue is bounded by the number of streams, because a stream stands in each at most once,
-//! and tunnel control keeps only the latest of each kind.
+//! Every queue is bounded by the number of streams, because a stream stands in each at most once
+//! and the keys of gone streams are purged; tunnel control keeps only the latest of each kind.
 
 use std::collections::VecDeque;
 
@@ -14,6 +14,9 @@ pub(super) const SLICE: usize = 16 * 1024;
 
 /// Terminals for streams never opened that may wait at once; no honest gateway comes near.
 const MAX_ORPHANS: usize = 1024;
+
+/// Keys of gone streams that may stand in a queue before it is purged.
+const SLACK: usize = 64;
 
 #[derive(Debug, Default)]
 pub(super) struct Sched {
@@ -64,6 +67,20 @@ impl Sched {
         } else {
             self.bulk.push_back(key);
         }
+    }
+
+    /// True if most of what stands here belongs to streams that are gone: streams opened and given
+    /// up while the carrier takes nothing leave their keys behind.
+    pub(super) fn is_crowded(&self, streams: usize) -> bool {
+        let bound = 2 * streams + SLACK;
+        self.control.len() > bound || self.fresh.len() + self.bulk.len() > bound
+    }
+
+    /// Drops the keys of streams that are gone.
+    pub(super) fn purge(&mut self, lives: impl Fn(StreamKey) -> bool) {
+        self.control.retain(|key| lives(*key));
+        self.fresh.retain(|key| lives(*key));
+        self.bulk.retain(|key| lives(*key));
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -35,6 +35,11 @@ impl Store {
         self.slots.len()
     }
 
+    /// Streams with a wire id, that is, opened and not ended.
+    pub(super) fn live(&self) -> usize {
+        self.by_id.len()
+    }
+
     pub(super) fn insert(&mut self, make: impl FnOnce(StreamKey) -> Stream) -> StreamKey {
         self.generation = self.generation.wrapping_add(1);
         let entry = self.slots.vacant_entry();

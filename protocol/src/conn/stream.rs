@@ -105,6 +105,14 @@ impl Stream {
         }
     }
 
+    /// The peer has shown that it knows this stream, so it cannot deny it later.
+    pub(super) fn shows_acceptance(&self) -> bool {
+        self.phase >= Phase::Open
+            || self.counted.is_some()
+            || self.out.consumed() > 0
+            || self.inn.received() > 0
+    }
+
     /// Both directions are done with; only the terminal is missing.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Ended

@@ -54,6 +54,16 @@ impl Conn {
         }
     }
 
+    /// True once nothing more can become of what was written: the peer consumed it and its end, or
+    /// the stream has its terminal. If both directions have ended, the terminal is about to come
+    /// and is waited for; a reset before it would cut what the app has still to be given.
+    #[must_use]
+    pub fn is_flushed(&self, key: StreamKey) -> bool {
+        self.store.get(key).is_none_or(|s| {
+            s.ended.is_some() || s.out.is_shut() || (s.out.is_taken() && !s.inn.fin())
+        })
+    }
+
     /// Up to `max` received bytes; they count as consumed. `None`: nothing is there.
     pub fn read(&mut self, now: Moment, key: StreamKey, max: usize) -> Option<Bytes> {
         let stream = self.store.find(key)?;

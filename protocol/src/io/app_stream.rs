@@ -49,6 +49,16 @@ pub enum Outgoing {
     },
 }
 
+/// What a failed write means for the bytes that were offered to the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailedWrite {
+    /// None of them was accepted (TCP, Unix).
+    TookNothing,
+    /// Some may have gone out before the failure was told (a TLS session that has encrypted and sent
+    /// a part): all of them count as accepted.
+    MayHaveTaken,
+}
+
 impl AppStream {
     pub(super) fn new(shared: Arc<Shared>, key: StreamKey) -> Self {
         Self { shared, key }
@@ -89,14 +99,14 @@ impl AppStream {
         self.shared.act(|conn| conn.refuse(self.key, reason, errno));
     }
 
-    /// Ready once the gateway has reset or fenced the stream, or the tunnel is lost.
-    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Ready once the gateway has reset or fenced the stream, or the tunnel is lost; answers which,
+    /// as [`AppStream::poll_outgoing`] would.
+    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<Outgoing> {
         let mut state = self.shared.lock();
-        if matches!(
-            state.conn.front(self.key),
-            Front::Closed { .. } | Front::Fenced { .. }
-        ) {
-            return Poll::Ready(());
+        match state.conn.front(self.key) {
+            Front::Closed { idle } => return Poll::Ready(Outgoing::Closed { idle }),
+            Front::Fenced { linger } => return Poll::Ready(Outgoing::Fenced { linger }),
+            Front::Bytes(_) | Front::Begin { .. } | Front::Fin | Front::Empty => {}
         }
         state.watch(self.key, Slot::Control, cx);
         Poll::Pending
@@ -115,11 +125,12 @@ impl AppStream {
     /// Writes the front bytes to `socket`, or says what stands in front of them.
     ///
     /// # Errors
-    /// Those of the socket. A write whose result is unknown cannot happen: the socket is polled.
+    /// Those of the socket; `failed` says what such an error means for the count.
     pub fn poll_outgoing<S: AsyncWrite + Unpin>(
         &self,
         cx: &mut Context<'_>,
         socket: &mut S,
+        failed: FailedWrite,
     ) -> Poll<io::Result<Outgoing>> {
         let now = self.shared.now();
         let mut state = self.shared.lock();
@@ -136,20 +147,25 @@ impl AppStream {
                 return Poll::Pending;
             }
         };
-        match Pin::new(socket).poll_write(cx, &bytes) {
-            Poll::Ready(Ok(count)) => {
-                state.conn.app_took(now, self.key, count);
-                let driver = state.driver_after_read();
-                drop(state);
-                driver.into_iter().for_each(std::task::Waker::wake);
-                Poll::Ready(Ok(Outgoing::Wrote(count)))
-            }
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+        let written = match Pin::new(socket).poll_write(cx, &bytes) {
+            Poll::Ready(written) => written,
             Poll::Pending => {
                 state.watch(self.key, Slot::Read, cx);
-                Poll::Pending
+                return Poll::Pending;
             }
+        };
+        let count = match (&written, failed) {
+            (Ok(count), _) => *count,
+            (Err(_), FailedWrite::MayHaveTaken) => bytes.len(),
+            (Err(_), FailedWrite::TookNothing) => 0,
+        };
+        if count > 0 {
+            state.conn.app_took(now, self.key, count);
         }
+        let driver = state.driver_after_read();
+        drop(state);
+        driver.into_iter().for_each(std::task::Waker::wake);
+        Poll::Ready(written.map(Outgoing::Wrote))
     }
 
     /// The freshness check was passed.
@@ -176,14 +192,11 @@ impl AppStream {
 
     /// Passes on bytes read from the app; at most what [`AppStream::poll_room`] said.
     pub fn pass_on(&self, mut bytes: Bytes) {
-        let left = self.shared.act(|conn| {
+        let taken = self.shared.act(|conn| {
             conn.write(self.key, &mut bytes);
-            bytes.len()
+            bytes.is_empty() || !conn.is_writable(self.key)
         });
-        debug_assert_eq!(
-            left, 0,
-            "more was read from the app than there was room for"
-        );
+        debug_assert!(taken, "more was read from the app than there was room for");
     }
 
     /// The app ended its direction.

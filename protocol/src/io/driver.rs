@@ -14,7 +14,7 @@ use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
-use crate::conn::{ConnError, Outbox};
+use crate::conn::{Conn, ConnError, Outbox};
 use crate::time::Moment;
 
 use super::shared::{CloseReason, Shared, State};
@@ -44,7 +44,7 @@ struct Turn {
 
 impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     pub(super) fn new(shared: Arc<Shared>, carrier: C, inbox: BytesMut) -> Self {
-        let timer_at = shared.look(crate::conn::Conn::poll_timeout);
+        let timer_at = shared.look(Conn::poll_timeout);
         let timer = Box::pin(sleep_until(shared.clock.instant(timer_at)));
         Self {
             shared,
@@ -63,10 +63,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
             Err(reason) => reason,
         };
         self.farewell().await;
-        let mut wakers = Vec::new();
-        self.shared.lock().finish(&mut wakers);
-        wakers.into_iter().for_each(Waker::wake);
-        self.shared.closed.send_replace(Some(reason.clone()));
+        self.shared.finish(&reason);
         reason
     }
 
@@ -86,8 +83,9 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Turn, CloseReason> {
         let read = self.poll_read(cx)?;
         self.poll_timer(cx)?;
-        self.fill_outbox()?;
+        self.fill_outbox();
         let wrote = self.poll_write(cx)?;
+        self.over(wrote)?;
         Ok(Turn {
             progress: read || wrote,
         })
@@ -98,10 +96,18 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         let read = pin!(self.carrier.read_buf(&mut self.inbox)).poll(cx);
         match read {
             Poll::Pending => Ok(false),
-            Poll::Ready(Ok(0)) => Err(CloseReason::Carrier("ended by the peer".into())),
+            Poll::Ready(Ok(0)) => Err(self.ended_by_peer()),
             Poll::Ready(Err(error)) => Err(CloseReason::Carrier(error.to_string())),
             Poll::Ready(Ok(_)) => self.take_inbox().map(|()| true),
         }
+    }
+
+    fn ended_by_peer(&self) -> CloseReason {
+        let going = |conn: &Conn| conn.is_going_away() && conn.live_streams() == 0;
+        if self.shared.look(going) {
+            return CloseReason::Drained;
+        }
+        CloseReason::Carrier("ended by the peer".into())
     }
 
     fn take_inbox(&mut self) -> Result<(), CloseReason> {
@@ -116,14 +122,14 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), CloseReason> {
-        let due = self.shared.look(crate::conn::Conn::poll_timeout);
+        let due = self.shared.look(Conn::poll_timeout);
         if due < self.timer_at {
             self.arm(due);
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = self.shared.now();
             Self::step(&self.shared, |state| state.conn.handle_timeout(now))?;
-            let next = self.shared.look(crate::conn::Conn::poll_timeout);
+            let next = self.shared.look(Conn::poll_timeout);
             self.arm(next);
         }
         Ok(())
@@ -151,22 +157,36 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         result.map_err(CloseReason::from)
     }
 
-    fn fill_outbox(&mut self) -> Result<(), CloseReason> {
+    fn fill_outbox(&mut self) {
         if self.outbox.len() >= BULK_QUEUED / 2 {
-            return Ok(());
+            return;
         }
         let outbox = &mut self.outbox;
-        let mut over = None;
-        Self::step(&self.shared, |state| {
-            let before = outbox.len();
-            state.conn.poll_transmit(outbox, BULK_QUEUED);
-            state.bytes_out += (outbox.len() - before) as u64;
-            if outbox.is_empty() {
-                over = state.over_reason();
-            }
-            Ok(())
-        })?;
-        over.map_or(Ok(()), Err)
+        let mut wakers = Vec::new();
+        let mut state = self.shared.lock();
+        let before = outbox.len();
+        state.conn.poll_transmit(outbox, BULK_QUEUED);
+        state.bytes_out += (outbox.len() - before) as u64;
+        if state.closing {
+            state.conn.lose();
+        }
+        state.collect(&mut wakers);
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Closed by its owner: once the carrier takes nothing more at once. Drained: once the last
+    /// frame has left this side.
+    fn over(&self, wrote: bool) -> Result<(), CloseReason> {
+        let state = self.shared.lock();
+        let sent = self.outbox.is_empty() && !self.unflushed && !state.conn.wants_transmit();
+        if state.closing && (sent || !wrote) {
+            return Err(CloseReason::Closed);
+        }
+        if sent && state.is_drained() {
+            return Err(CloseReason::Drained);
+        }
+        Ok(())
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
@@ -208,9 +228,13 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     }
 
     /// Says goodbye if the carrier takes it at once; never waits for a peer that does not read.
+    /// Streams end first: what was not emitted until now never is.
     async fn farewell(&mut self) {
         let outbox = &mut self.outbox;
-        self.shared.lock().conn.poll_transmit(outbox, BULK_QUEUED);
+        self.shared.act(|conn| {
+            conn.lose();
+            conn.poll_transmit(outbox, BULK_QUEUED);
+        });
         poll_fn(|cx| {
             let _ = self.poll_write(cx);
             let _ = Pin::new(&mut self.carrier).poll_shutdown(cx);
@@ -220,13 +244,17 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     }
 }
 
+impl<C> Drop for Driver<C> {
+    /// A driver that is dropped before its end (its task was cancelled) loses the tunnel; nobody
+    /// may wait for it for ever.
+    fn drop(&mut self) {
+        self.shared.finish(&CloseReason::Closed);
+    }
+}
+
 impl State {
-    fn over_reason(&self) -> Option<CloseReason> {
-        if self.closing {
-            return Some(CloseReason::Closed);
-        }
-        (self.drained && self.conn.is_going_away() && self.conn.live_streams() == 0)
-            .then_some(CloseReason::Drained)
+    fn is_drained(&self) -> bool {
+        self.drained && self.conn.is_going_away() && self.conn.live_streams() == 0
     }
 }
 

@@ -11,7 +11,7 @@ mod stream;
 pub mod tls;
 mod tunnel;
 
-pub use app_stream::{AppStream, Outgoing};
+pub use app_stream::{AppStream, FailedWrite, Outgoing};
 pub use shared::{CloseReason, Notice};
 pub use stream::{StreamControl, StreamEnded, TunnelStream};
 pub use tunnel::{Tunnel, TunnelStats};

@@ -136,6 +136,24 @@ impl Shared {
     }
 }
 
+impl Shared {
+    /// Ends everything that still waits, after the last frame. The first reason stands.
+    pub(super) fn finish(&self, reason: &CloseReason) {
+        let mut wakers = Vec::new();
+        let mut state = self.lock();
+        if std::mem::replace(&mut state.over, true) {
+            return;
+        }
+        state.conn.lose();
+        state.collect(&mut wakers);
+        wakers.extend(state.incoming_waiter.take());
+        wakers.extend(state.notice_waiter.take());
+        drop(state);
+        wakers.into_iter().for_each(Waker::wake);
+        self.closed.send_replace(Some(reason.clone()));
+    }
+}
+
 impl State {
     pub(super) fn watch_driver(&mut self, cx: &Context<'_>) {
         if !self
@@ -219,15 +237,6 @@ impl State {
         } else {
             None
         }
-    }
-
-    /// Ends everything that still waits, after the last frame.
-    pub(super) fn finish(&mut self, wakers: &mut Vec<Waker>) {
-        self.conn.lose();
-        self.over = true;
-        self.collect(wakers);
-        wakers.extend(self.incoming_waiter.take());
-        wakers.extend(self.notice_waiter.take());
     }
 
     pub(super) fn poll_incoming(&mut self, cx: &Context<'_>) -> Poll<Option<StreamKey>> {

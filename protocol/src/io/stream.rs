@@ -227,12 +227,18 @@ impl AsyncWrite for TunnelStream {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        if let Err(ended) = ready!(self.poll_writable(cx)) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, ended)));
+        loop {
+            if let Err(ended) = ready!(self.poll_writable(cx)) {
+                return Poll::Ready(Err(io::Error::new(io::ErrorKind::BrokenPipe, ended)));
+            }
+            let room = self.control.shared.look(|conn| conn.room(self.control.key));
+            let mut bytes = Bytes::copy_from_slice(&buf[..buf.len().min(room)]);
+            let count = self.write(&mut bytes);
+            // Zero only if the stream ended in between; then the next turn says so.
+            if count > 0 || buf.is_empty() {
+                return Poll::Ready(Ok(count));
+            }
         }
-        let room = self.control.shared.look(|conn| conn.room(self.control.key));
-        let mut bytes = Bytes::copy_from_slice(&buf[..buf.len().min(room)]);
-        Poll::Ready(Ok(self.write(&mut bytes)))
     }
 
     /// Returns at once: the driver emits as credit allows.
@@ -240,8 +246,15 @@ impl AsyncWrite for TunnelStream {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    /// Ends this side's direction and waits until the app took all of it (or the stream ended), so
+    /// that the drop that follows a copy cuts nothing.
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.finish();
-        Poll::Ready(Ok(()))
+        let mut state = self.control.shared.lock();
+        if state.conn.is_flushed(self.control.key) {
+            return Poll::Ready(Ok(()));
+        }
+        state.watch(self.control.key, Slot::Write, cx);
+        Poll::Pending
     }
 }

@@ -46,7 +46,7 @@ impl Tunnel {
     /// A tunnel over `carrier`, after the handshake. `leftover` is what was read beyond it.
     ///
     /// The returned future moves the bytes; it ends with the tunnel. Dropping it loses the tunnel
-    /// without a word to the peer, and its streams then never end: run it to its end.
+    /// and its streams without a word to the peer.
     pub fn new<C>(
         side: Side,
         settings: Settings,

@@ -5,11 +5,6 @@
 
 pub mod h1;
 pub mod h2;
-mod h2_head;
-#[cfg(test)]
-mod h2_tests;
-#[cfg(test)]
-mod h2_world;
 
 use std::task::{Context, Poll};
 use std::time::Duration;

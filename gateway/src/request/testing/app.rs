@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bridgehead_protocol::io::{AppStream, Outgoing, Tunnel};
+use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing, Tunnel};
 use bridgehead_protocol::wire::{Begin, FinalCause, GoAwayReason, Open, RefusedReason};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
@@ -132,9 +132,12 @@ impl App {
 
     /// What stands at the front, with a socket that accepts `room` bytes.
     async fn outgoing(&mut self, socket: &mut Taker) -> Outgoing {
-        soon(poll_fn(|cx| self.stream.poll_outgoing(cx, socket)))
-            .await
-            .expect("a socket never fails")
+        soon(poll_fn(|cx| {
+            self.stream
+                .poll_outgoing(cx, socket, FailedWrite::TookNothing)
+        }))
+        .await
+        .expect("a socket never fails")
     }
 
     /// The next exchange begins; the freshness check is still to come.

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 use super::*;
 use crate::conn::{Settings, Side};
 use crate::io::clock::Clock;
-use crate::io::{AppStream, Outgoing, Tunnel};
+use crate::io::{AppStream, FailedWrite, Outgoing, Tunnel};
 use crate::wire::{AppKind, FinalCause, Open, PeerLimits};
 
 /// Many times what one message, one window and the pipe hold.
@@ -36,7 +36,7 @@ async fn echo(stream: AppStream) {
     stream.opened();
     loop {
         let mut taken = Vec::new();
-        let next = poll_fn(|cx| stream.poll_outgoing(cx, &mut taken))
+        let next = poll_fn(|cx| stream.poll_outgoing(cx, &mut taken, FailedWrite::TookNothing))
             .await
             .expect("a Vec");
         match next {
