@@ -1,4 +1,4 @@
-//! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, `http.server`, and gRPC.
+//! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, and `http.server`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -12,9 +12,9 @@ use bridgehead_tests::ws::{self, Message};
 use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 
-use crate::setup::{Real, behind, client, free_port, needs, python, source};
+use crate::setup::{Real, behind, free_port, needs, python, source};
 
-fn module(python: &std::path::Path, args: &[&str]) -> Command {
+pub(crate) fn module(python: &std::path::Path, args: &[&str]) -> Command {
     let mut command = Command::new(python);
     command
         .args(args)
@@ -184,38 +184,6 @@ async fn http_server_that_keeps_its_one_connection_still_serves_every_client() {
     let args = ["plain_server.py", &port.to_string(), "keep"];
     let real = behind(setup(), module(&python, &args), port, "http").await;
     many_clients(&real, 4).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
-    let python = needs!(python());
-    let port = free_port();
-    let server = module(&python, &["grpc_server.py", &port.to_string()]);
-    let setup = setup().app("demo", "protocol = \"h2c\"");
-    let real = behind(setup, server, port, "h2c").await;
-    let target = real.world.places.public.to_string();
-    let said = client(
-        "the gRPC client",
-        module(
-            &python,
-            &["grpc_client.py", &target, &real.world.host("demo")],
-        ),
-    );
-    for shape in [
-        "unary",
-        "server stream",
-        "client stream",
-        "both ways",
-        "trailers",
-        "error",
-        "deadline",
-        "cancel",
-    ] {
-        assert!(
-            said.contains(&format!("ok {shape}\n")),
-            "{shape} is missing: {said}"
-        );
-    }
 }
 
 /// Autobahn's WebSocket cases without the bulk and compression chapters: those are between the two

@@ -6,7 +6,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Method, Request, Uri};
 
-use super::{AnswerLength, AppFault, RequestHead};
+use crate::request::app::{AnswerLength, AppFault, RequestHead};
 use crate::request::front::BodyLength;
 
 /// The one protocol that extended CONNECT is used for.

@@ -1,4 +1,4 @@
-//! How exchanges with an HTTP/2 app end: its death, its farewells, what is kept, what is given up.
+//! What apps break, and what may be said of it.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -7,14 +7,71 @@ use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::verdict::{Delivery, Stage};
 use bridgehead_protocol::wire::{FinalCause, ResetCode};
 use bytes::Bytes;
-use http::{HeaderValue, Method};
+use http::{HeaderValue, Method, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use super::h2_tests::{data, judged, ok};
-use super::h2_world::{World, answer, app, app_with, begin, event, head, send};
-use super::{AnswerLength, AppEvent, AppFault, AppSide, Offsets};
-use crate::request::front::{BodyLength, BodyPart};
+use super::Http2Exchange;
+use super::world::{World, answer, app, begin, event, head, ok, websocket};
+use crate::request::app::{AppEvent, AppFault, AppSide, Offsets};
+use crate::request::evidence::judgement;
+use crate::request::front::BodyLength;
+
+/// What is known of an exchange that is given up now.
+fn judged(exchange: &Http2Exchange) -> (Delivery, Stage) {
+    let emitted = exchange.control().reset(ResetCode::Internal);
+    let view = exchange.control().view();
+    let judged = judgement(&view, exchange.offsets(), emitted);
+    (judged.delivery, judged.stage)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_behind_204_is_the_apps_fault() {
+    let mut world = World::new();
+    let (connection, socket) = world.connect().await;
+    app(socket, |_, mut respond| async move {
+        let mut head = ok();
+        *head.status_mut() = StatusCode::NO_CONTENT;
+        let mut stream = respond.send_response(head, false).expect("it is sent");
+        stream
+            .send_data(Bytes::from_static(b"x"), true)
+            .expect("it is sent");
+    });
+    let mut exchange = begin(connection, &head(Method::GET, BodyLength::None));
+    let fault = answer(&mut exchange).await.expect_err("a fault");
+    assert_eq!(fault, AppFault::BadHttp("a body where none may be"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_length_that_is_not_kept_is_the_apps_fault() {
+    let mut world = World::new();
+    let (connection, socket) = world.connect().await;
+    app(socket, |_, mut respond| async move {
+        let mut head = ok();
+        head.headers_mut().insert("content-length", 9.into());
+        let mut stream = respond.send_response(head, false).expect("it is sent");
+        stream
+            .send_data(Bytes::from_static(b"short"), true)
+            .expect("it is sent");
+    });
+    let mut exchange = begin(connection, &head(Method::GET, BodyLength::None));
+    let fault = answer(&mut exchange).await.expect_err("a fault");
+    assert_eq!(fault, AppFault::BadHttp("PROTOCOL_ERROR"));
+    assert_eq!(judged(&exchange).0, Delivery::Delivered);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_stream_proves_nothing() {
+    let mut world = World::new();
+    let (connection, socket) = world.connect().await;
+    app(socket, |_, mut respond| async move {
+        respond.send_reset(h2::Reason::REFUSED_STREAM);
+    });
+    let mut exchange = begin(connection, &head(Method::POST, BodyLength::None));
+    let fault = answer(&mut exchange).await.expect_err("a fault");
+    assert_eq!(fault, AppFault::GaveUp("REFUSED_STREAM"));
+    assert_eq!(judged(&exchange).0, Delivery::Unknown);
+}
 
 #[tokio::test(start_paused = true)]
 async fn an_app_that_dies_in_mid_answer_leaves_no_clean_end() {
@@ -198,53 +255,6 @@ async fn giving_an_exchange_up_closes_the_apps_connection() {
     drop(exchange);
     let ended = tokio::time::timeout(std::time::Duration::from_secs(1), serving);
     ended.await.expect("the connection ends").expect("no panic");
-}
-
-fn websocket() -> super::RequestHead {
-    let mut asked = head(Method::GET, BodyLength::None);
-    asked.upgrade = Some(HeaderValue::from_static("websocket"));
-    let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
-    asked.headers.insert("sec-websocket-key", key);
-    asked
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_web_socket_goes_by_extended_connect_where_the_app_has_it() {
-    let mut world = World::new();
-    let (connection, socket) = world.connect().await;
-    let mut builder = h2::server::Builder::new();
-    builder.enable_connect_protocol();
-    app_with(builder, socket, |request, mut respond| async move {
-        let protocol = request.extensions().get::<h2::ext::Protocol>();
-        assert_eq!(protocol.map(h2::ext::Protocol::as_str), Some("websocket"));
-        assert_eq!(request.method(), Method::CONNECT);
-        assert!(request.headers().get("sec-websocket-key").is_none());
-        let mut body = request.into_body();
-        let mut stream = respond.send_response(ok(), false).expect("it is sent");
-        while let Some(Ok(data)) = body.data().await {
-            stream.send_data(data, false).expect("it is sent");
-        }
-        stream.send_data(Bytes::new(), true).expect("it is sent");
-    });
-    let mut exchange = begin(connection, &websocket());
-    let Ok(AppEvent::Head(head)) = event(&mut exchange).await else {
-        panic!("no head");
-    };
-    assert_eq!(
-        (head.status.as_u16(), head.length),
-        (101, AnswerLength::Pipe)
-    );
-    assert_eq!(
-        head.headers["sec-websocket-accept"],
-        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
-    );
-    send(&mut exchange, data("frame")).await;
-    match event(&mut exchange).await {
-        Ok(AppEvent::Data(data)) => assert_eq!(data, "frame"),
-        other => panic!("{other:?}"),
-    }
-    send(&mut exchange, BodyPart::End).await;
-    assert!(matches!(event(&mut exchange).await, Ok(AppEvent::End)));
 }
 
 #[tokio::test(start_paused = true)]

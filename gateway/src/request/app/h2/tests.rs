@@ -4,27 +4,20 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use bridgehead_protocol::verdict::{Delivery, Stage};
-use bridgehead_protocol::wire::ResetCode;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tokio::sync::Notify;
 
-use super::h2::Http2Exchange;
-use super::h2_world::{World, answer, app, begin, event, head, send};
-use super::{AnswerLength, AppEvent, AppFault, AppSide};
-use crate::request::evidence::judgement;
+use super::Http2Exchange;
+use super::world::{World, answer, app, app_with, begin, event, head, ok, send, websocket};
+use crate::request::app::{AnswerLength, AppEvent, AppFault, AppSide};
 use crate::request::front::{BodyLength, BodyPart};
 
-pub(super) fn ok() -> Response<()> {
-    Response::new(())
-}
-
-pub(super) fn data(text: &'static str) -> BodyPart {
+fn data(text: &'static str) -> BodyPart {
     BodyPart::Data(Bytes::from_static(text.as_bytes()))
 }
 
-pub(super) fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     let mut map = HeaderMap::new();
     for (name, value) in pairs {
         map.append(*name, HeaderValue::from_static(value));
@@ -32,7 +25,7 @@ pub(super) fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
     map
 }
 
-pub(super) async fn read(body: &mut h2::RecvStream) -> Vec<u8> {
+async fn read(body: &mut h2::RecvStream) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(Ok(data)) = body.data().await {
         all.extend_from_slice(&data);
@@ -41,14 +34,6 @@ pub(super) async fn read(body: &mut h2::RecvStream) -> Vec<u8> {
             .expect("it came");
     }
     all
-}
-
-/// What is known of an exchange that is given up now.
-pub(super) fn judged(exchange: &Http2Exchange) -> (Delivery, Stage) {
-    let emitted = exchange.control().reset(ResetCode::Internal);
-    let view = exchange.control().view();
-    let judged = judgement(&view, exchange.offsets(), emitted);
-    (judged.delivery, judged.stage)
 }
 
 #[tokio::test(start_paused = true)]
@@ -360,41 +345,6 @@ async fn informational_answers_and_head_and_no_content_are_what_they_are() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_body_behind_204_is_the_apps_fault() {
-    let mut world = World::new();
-    let (connection, socket) = world.connect().await;
-    app(socket, |_, mut respond| async move {
-        let mut head = ok();
-        *head.status_mut() = StatusCode::NO_CONTENT;
-        let mut stream = respond.send_response(head, false).expect("it is sent");
-        stream
-            .send_data(Bytes::from_static(b"x"), true)
-            .expect("it is sent");
-    });
-    let mut exchange = begin(connection, &head(Method::GET, BodyLength::None));
-    let fault = answer(&mut exchange).await.expect_err("a fault");
-    assert_eq!(fault, AppFault::BadHttp("a body where none may be"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_length_that_is_not_kept_is_the_apps_fault() {
-    let mut world = World::new();
-    let (connection, socket) = world.connect().await;
-    app(socket, |_, mut respond| async move {
-        let mut head = ok();
-        head.headers_mut().insert("content-length", 9.into());
-        let mut stream = respond.send_response(head, false).expect("it is sent");
-        stream
-            .send_data(Bytes::from_static(b"short"), true)
-            .expect("it is sent");
-    });
-    let mut exchange = begin(connection, &head(Method::GET, BodyLength::None));
-    let fault = answer(&mut exchange).await.expect_err("a fault");
-    assert_eq!(fault, AppFault::BadHttp("PROTOCOL_ERROR"));
-    assert_eq!(judged(&exchange).0, Delivery::Delivered);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_whole_answer_stays_whole_when_the_app_resets_the_rest_of_the_request() {
     let mut world = World::new();
     let (connection, socket) = world.connect().await;
@@ -417,14 +367,40 @@ async fn a_whole_answer_stays_whole_when_the_app_resets_the_rest_of_the_request(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_stream_proves_nothing() {
+async fn a_web_socket_goes_by_extended_connect_where_the_app_has_it() {
     let mut world = World::new();
     let (connection, socket) = world.connect().await;
-    app(socket, |_, mut respond| async move {
-        respond.send_reset(h2::Reason::REFUSED_STREAM);
+    let mut builder = h2::server::Builder::new();
+    builder.enable_connect_protocol();
+    app_with(builder, socket, |request, mut respond| async move {
+        let protocol = request.extensions().get::<h2::ext::Protocol>();
+        assert_eq!(protocol.map(h2::ext::Protocol::as_str), Some("websocket"));
+        assert_eq!(request.method(), Method::CONNECT);
+        assert!(request.headers().get("sec-websocket-key").is_none());
+        let mut body = request.into_body();
+        let mut stream = respond.send_response(ok(), false).expect("it is sent");
+        while let Some(Ok(data)) = body.data().await {
+            stream.send_data(data, false).expect("it is sent");
+        }
+        stream.send_data(Bytes::new(), true).expect("it is sent");
     });
-    let mut exchange = begin(connection, &head(Method::POST, BodyLength::None));
-    let fault = answer(&mut exchange).await.expect_err("a fault");
-    assert_eq!(fault, AppFault::GaveUp("REFUSED_STREAM"));
-    assert_eq!(judged(&exchange).0, Delivery::Unknown);
+    let mut exchange = begin(connection, &websocket());
+    let Ok(AppEvent::Head(head)) = event(&mut exchange).await else {
+        panic!("no head");
+    };
+    assert_eq!(
+        (head.status.as_u16(), head.length),
+        (101, AnswerLength::Pipe)
+    );
+    assert_eq!(
+        head.headers["sec-websocket-accept"],
+        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
+    );
+    send(&mut exchange, data("frame")).await;
+    match event(&mut exchange).await {
+        Ok(AppEvent::Data(data)) => assert_eq!(data, "frame"),
+        other => panic!("{other:?}"),
+    }
+    send(&mut exchange, BodyPart::End).await;
+    assert!(matches!(event(&mut exchange).await, Ok(AppEvent::End)));
 }
