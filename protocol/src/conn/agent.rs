@@ -54,6 +54,7 @@ impl Conn {
             && stream.phase == Phase::Opening
         {
             stream.phase = Phase::Open;
+            stream.was_opened = true;
             stream.pending.opened = true;
             self.owe(key);
         }

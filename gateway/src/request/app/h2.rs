@@ -148,6 +148,11 @@ impl Http2Exchange {
         None
     }
 
+    /// Takes in what came since the last poll; it shows in the offsets.
+    pub fn look(&mut self) {
+        self.connection.look();
+    }
+
     /// The connection as it is, to be given up.
     #[must_use]
     pub fn into_connection(self) -> Box<Http2Connection> {

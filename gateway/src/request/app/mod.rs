@@ -118,6 +118,14 @@ impl Offsets {
         whole: None,
         answer: 0,
     };
+
+    /// Bytes of the request among the first `consumed` of the stream. What a protocol says beside a
+    /// request (an echoed ping) is none of it.
+    #[must_use]
+    pub fn taken(&self, consumed: u64) -> u64 {
+        let taken = consumed.saturating_sub(self.start);
+        self.whole.map_or(taken, |whole| taken.min(whole))
+    }
 }
 
 /// One exchange on one stream.
@@ -166,6 +174,15 @@ impl AppExchange {
         };
         let exchange = Http2Exchange::begin(connection, head, request, remaining);
         Self::Http2(Box::new(exchange))
+    }
+
+    /// Counts what came since the last poll, without handing it on.
+    pub fn look(&mut self) {
+        match self {
+            // The tunnel itself counts; every byte of the stream is one of the answer.
+            Self::Http1(_) => {}
+            Self::Http2(exchange) => exchange.look(),
+        }
     }
 
     /// The connection, if it may serve another exchange.
