@@ -61,6 +61,7 @@ impl Admin {
             .route("/v1/tunnels/{id}", get(tunnel))
             .route("/v1/exchanges/{id}", get(exchange))
             .route("/v1/drain", post(drain))
+            .route("/v1/agents/{id}/revoke", post(revoke))
             .fallback(nothing_here)
             .method_not_allowed_fallback(wrong_method)
             .layer(middleware::from_fn_with_state(self.clone(), guarded))
@@ -199,6 +200,24 @@ async fn drain(State(admin): State<Admin>) -> Response {
     tracing::info!("drain asked for by the operator");
     admin.state.drain();
     (StatusCode::ACCEPTED, Json(json!({ "draining": true }))).into_response()
+}
+
+async fn revoke(State(admin): State<Admin>, Path(id): Path<String>) -> Response {
+    match admin.state.revoke(&id) {
+        Some(tunnels) => {
+            tracing::warn!(
+                agent = id,
+                count = tunnels,
+                "agent revoked until the next start; take its keys out of the configuration"
+            );
+            Json(json!({ "revoked": id, "tunnels": tunnels })).into_response()
+        }
+        None => problem(
+            StatusCode::NOT_FOUND,
+            "unknown_agent",
+            "no token names this agent",
+        ),
+    }
 }
 
 async fn nothing_here() -> Response {

@@ -38,6 +38,10 @@ pub trait AdminState: Send + Sync + 'static {
     /// Streams of all tunnels by state.
     fn streams(&self) -> StreamCounts;
 
+    /// Forget an agent's tokens until the next start and cut its tunnels. Answers how many there
+    /// were; nothing if no token names this agent.
+    fn revoke(&self, agent: &str) -> Option<usize>;
+
     /// Refuse new work, finish old work, then end. Repeating it changes nothing.
     fn drain(&self);
 }
@@ -170,6 +174,8 @@ pub struct TunnelInfo {
     pub id: String,
     /// Id of the agent.
     pub agent: String,
+    /// Whose token it joined with; what revoking takes.
+    pub subject: String,
     /// What carries it: `tcp`, `tls`, `ws` or `wss`.
     pub carrier: &'static str,
     /// Where the agent dialled from.

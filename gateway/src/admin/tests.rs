@@ -68,6 +68,7 @@ impl AdminState for Gateway {
         vec![TunnelInfo {
             id: "t-1".into(),
             agent: "laptop".into(),
+            subject: "team-a".into(),
             carrier: "tls",
             peer: (Ipv4Addr::LOCALHOST, 50_000).into(),
             since: UNIX_EPOCH,
@@ -86,6 +87,10 @@ impl AdminState for Gateway {
             open: 2,
             closing: 3,
         }
+    }
+
+    fn revoke(&self, agent: &str) -> Option<usize> {
+        (agent == "laptop").then_some(2)
     }
 
     fn drain(&self) {
@@ -163,6 +168,19 @@ async fn a_gateway_is_ready_until_it_drains() {
 }
 
 #[tokio::test]
+async fn an_agent_is_revoked_by_the_name_of_its_token() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, body) = scene.json("POST /v1/agents/laptop/revoke").await;
+    assert_eq!((status, &body["tunnels"]), (200, &Value::from(2)));
+    let (status, body) = scene.json("POST /v1/agents/nobody/revoke").await;
+    assert_eq!(
+        (status, &body["error"]["code"]),
+        (404, &Value::from("unknown_agent"))
+    );
+    assert_eq!(scene.json("GET /v1/agents/laptop/revoke").await.0, 405);
+}
+
+#[tokio::test]
 async fn apps_and_tunnels_are_told_whole_and_one_by_one() {
     let scene = Scene::new(Access::loopback(Vec::new())).await;
     let (_, list) = scene.json("GET /v1/apps").await;
@@ -221,12 +239,7 @@ async fn metrics_come_in_the_text_format_and_count_this_connection() {
 #[tokio::test]
 async fn what_is_not_built_is_not_there() {
     let scene = Scene::new(Access::loopback(Vec::new())).await;
-    for line in [
-        "POST /v1/reload",
-        "POST /v1/agents/laptop/revoke",
-        "GET /v1/openapi.json",
-        "GET /",
-    ] {
+    for line in ["POST /v1/reload", "GET /v1/openapi.json", "GET /"] {
         assert_eq!(scene.json(line).await.0, 404, "{line}");
     }
     assert_eq!(scene.json("GET /v1/drain").await.0, 405);

@@ -24,12 +24,12 @@ pub fn judgement(view: &View, offsets: Offsets, emitted: u64) -> Judgement {
         emitted,
         head_len: offsets.head,
         request_len: offsets.whole,
-        terminal: terminal(view),
+        terminal: terminal(view, offsets.start),
         answer_bytes: offsets.answer,
     })
 }
 
-fn terminal(view: &View) -> Terminal {
+fn terminal(view: &View, start: u64) -> Terminal {
     match (view.ended, view.counted) {
         (Some(Ended::NotOpened), _) => Terminal::NotOpened,
         (Some(Ended::Refused { .. }), _) => Terminal::Refused,
@@ -38,21 +38,20 @@ fn terminal(view: &View) -> Terminal {
         (_, Some(counted)) => Terminal::Counted {
             written: counted.written,
         },
-        (Some(Ended::Lost), None) => Terminal::LostUnknown,
-        (None, None) => Terminal::Open {
+        (Some(Ended::Lost), None) if view.consumed <= start => Terminal::LostUnknown,
+        // What was told as taken gives a stage, whatever became of the tunnel since.
+        (Some(Ended::Lost) | None, None) => Terminal::Open {
             consumed: view.consumed,
         },
     }
 }
 
-/// Asks the agent to write nothing more and waits for its counts, at most [`COUNT_WITHIN`].
-/// Answers the highest request offset ever emitted. Cancel safe: the fence stands.
-pub async fn fence(control: &StreamControl, linger: bool) -> u64 {
-    let emitted = control.fence(linger);
+/// Waits for the counts of an exchange that was fenced or reset, at most [`COUNT_WITHIN`]. Without
+/// them the verdict rests on what is known anyway. Cancel safe.
+pub async fn count(control: &StreamControl) {
     let counted = poll_fn(|cx| control.poll_counted(cx));
-    // Too late is an answer too: the verdict then rests on what is known without the counts.
+    // Too late is an answer too.
     drop(tokio::time::timeout(COUNT_WITHIN, counted).await);
-    emitted
 }
 
 /// Why a stream that ended says what it says.

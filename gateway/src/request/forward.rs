@@ -17,6 +17,7 @@ use http::{Method, StatusCode};
 use tokio::time::Sleep;
 
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
+use super::apps::AppState;
 use super::front::{
     AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol,
 };
@@ -25,6 +26,7 @@ use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
 use crate::telemetry::access::{AppConn, ExchangeGuard};
+use crate::telemetry::labels::HoldResult;
 
 /// Longest time an app may take to say `100 Continue` before the body is sent anyway.
 const CONTINUE_WITHIN: Duration = Duration::from_secs(1);
@@ -60,8 +62,8 @@ pub struct Parts<'a, B, A, S> {
     pub windows: &'a mut Windows,
     /// The account of the exchange.
     pub guard: &'a mut ExchangeGuard,
-    /// Kind of the app's connection.
-    pub conn: AppConn,
+    /// What is known of the app.
+    pub state: &'a AppState,
     /// The process's clock.
     pub clock: Clock,
     /// Method of the request.
@@ -90,7 +92,11 @@ pub struct Forward<'a, B, A, S> {
     chunk: Bytes,
     ending: Option<BodyPart>,
     ended: bool,
+    /// Bytes of the stream that the agent told as taken.
+    consumed: u64,
+    /// Those of them that are the request's.
     took: u64,
+    answered: u64,
     told_opened: bool,
     waits_for_client_body: bool,
     waits_for_client_read: bool,
@@ -109,7 +115,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         } else {
             Up::Sending
         };
-        let took = parts.app.control().view().consumed;
+        let view = parts.app.control().view();
         Self {
             parts,
             up,
@@ -117,8 +123,10 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             chunk: Bytes::new(),
             ending: None,
             ended: false,
-            took,
-            told_opened: false,
+            consumed: view.consumed,
+            took: 0,
+            answered: 0,
+            told_opened: view.opened,
             waits_for_client_body: false,
             waits_for_client_read: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
@@ -177,17 +185,26 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::App(fault))),
             Poll::Ready(Ok(event)) => {
                 let now = self.parts.clock.now();
-                if !std::mem::replace(&mut self.told_opened, true)
-                    && self.parts.conn == AppConn::Fresh
-                {
-                    self.parts.guard.opened(now, AppConn::Fresh);
-                }
+                self.tell_opened(now);
                 self.parts.guard.first_byte(now);
                 self.parts.upload.commit();
-                self.parts.windows.progress(now);
+                self.progress(now);
                 Poll::Ready(self.on_event(event, now))
             }
         }
+    }
+
+    fn tell_opened(&mut self, now: Moment) {
+        if !std::mem::replace(&mut self.told_opened, true) {
+            self.parts.guard.opened(now, AppConn::Fresh);
+            self.parts.state.reached();
+        }
+    }
+
+    /// The app took or gave bytes of this exchange: it is there.
+    fn progress(&mut self, now: Moment) {
+        self.parts.windows.progress(now);
+        self.parts.guard.end_hold(now, HoldResult::Released);
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
@@ -201,6 +218,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         match self.parts.answer.poll_ready(cx) {
             Poll::Pending => {
                 self.waits_for_client_read = true;
+                self.parts.app.attend(cx);
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => Poll::Ready(Some(Finish::ClientLeft)),
@@ -238,7 +256,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             }
             AppEvent::Trailers(trailers) => {
                 self.release_head();
-                self.ending = Some(BodyPart::Trailers(trailers));
+                self.ending = Some(BodyPart::Trailers(head::trailers(trailers)));
             }
             AppEvent::End => {
                 self.release_head();
@@ -267,21 +285,25 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             Up::Asking(_) => self.up = Up::Done,
             Up::Sending | Up::Done => {}
         }
-        self.parts.guard.status(answer.status.as_u16());
         let nothing_follows =
             answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
         if started == Started::Plain && !nothing_follows {
             self.held_head = Some(answer);
         } else {
-            self.parts.answer.head(answer);
+            self.send_head(answer);
         }
         None
     }
 
     fn release_head(&mut self) {
         if let Some(head) = self.held_head.take() {
-            self.parts.answer.head(head);
+            self.send_head(head);
         }
+    }
+
+    fn send_head(&mut self, head: AnswerHead) {
+        self.parts.guard.status(head.status.as_u16());
+        self.parts.answer.head(head);
     }
 
     // ---- client to app ---------------------------------------------------------------------
@@ -303,6 +325,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             }
             Poll::Ready(Ok(())) => {}
         }
+        let before = self.parts.upload.total();
         match self.parts.upload.poll_part(self.parts.body, cx) {
             Poll::Pending => {
                 self.waits_for_client_body = true;
@@ -313,10 +336,11 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             }
             Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::Upload(fault))),
             Poll::Ready(Ok(part)) => {
-                match &part {
-                    BodyPart::Data(bytes) => self.parts.guard.bytes_in(bytes.len() as u64),
-                    BodyPart::Trailers(_) | BodyPart::End => self.up = Up::Done,
+                if matches!(part, BodyPart::Trailers(_) | BodyPart::End) {
+                    self.up = Up::Done;
                 }
+                let fresh = self.parts.upload.total() - before;
+                self.parts.guard.bytes_in(fresh);
                 self.parts.app.send(part);
                 Poll::Ready(None)
             }
@@ -331,21 +355,38 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             return Poll::Ready(Finish::ClientLeft);
         }
         let now = self.parts.clock.now();
-        while let Poll::Ready(took) = self.parts.app.control().poll_took(cx, self.took) {
-            self.took = took;
-            self.parts.windows.progress(now);
-            if self.parts.app.control().view().ended.is_some() {
-                break;
-            }
-        }
-        self.parts.windows.pause(
-            now,
-            self.waits_for_client_body || self.waits_for_client_read,
-        );
+        self.look(cx, now);
+        // A started answer waits for nobody's upload: no other limit would end it.
+        let upload = self.waits_for_client_body && self.parts.windows.is_first_frame();
+        let paused = upload || self.waits_for_client_read;
+        self.parts.windows.pause(now, paused);
         if let Some(window) = self.parts.windows.fired(now) {
             return Poll::Ready(Finish::Window(window));
         }
         self.poll_timer(cx)
+    }
+
+    /// Progress that is no event: the connection stands, request bytes were taken, a piece of a head
+    /// came.
+    fn look(&mut self, cx: &mut Context<'_>, now: Moment) {
+        let control = self.parts.app.control();
+        while let Poll::Ready(consumed) = control.poll_took(cx, self.consumed) {
+            self.consumed = consumed;
+            if control.view().ended.is_some() {
+                break;
+            }
+        }
+        if control.view().opened {
+            self.tell_opened(now);
+        }
+        let offsets = self.parts.app.offsets();
+        let took = offsets.taken(self.consumed);
+        // Behind a head progress comes as events.
+        let answers = offsets.answer > self.answered && self.parts.windows.is_first_frame();
+        if took > self.took || answers {
+            (self.took, self.answered) = (took, offsets.answer);
+            self.progress(now);
+        }
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {

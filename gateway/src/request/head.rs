@@ -93,6 +93,13 @@ pub fn informational(mut headers: HeaderMap) -> HeaderMap {
     headers
 }
 
+/// Trailers of an answer on their way to the client.
+#[must_use]
+pub fn trailers(mut trailers: HeaderMap) -> HeaderMap {
+    strip_ours(&mut trailers);
+    trailers
+}
+
 /// How the stall window treats an answer.
 #[must_use]
 pub fn started(head: &AppHead) -> Started {
@@ -202,6 +209,11 @@ fn reason(status: StatusCode, phrase: bytes::Bytes) -> Option<bytes::Bytes> {
 fn strip(headers: &mut HeaderMap) {
     // A `Connection` list that names an end-to-end field is the app's mistake; its fields stay.
     let _ = fields::strip_hop_by_hop(headers);
+    strip_ours(headers);
+}
+
+/// Only the gateway says these.
+fn strip_ours(headers: &mut HeaderMap) {
     let ours: Vec<header::HeaderName> = headers
         .keys()
         .filter(|name| name.as_str().starts_with("bridgehead-"))

@@ -12,11 +12,16 @@ pub mod forward;
 pub mod forwarded;
 pub mod front;
 pub mod head;
+mod linger;
 pub mod normalize;
 pub mod own;
 pub mod reply;
 pub mod retry;
 pub mod tcp;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 pub mod tries;
 pub mod upload;
 pub mod windows;

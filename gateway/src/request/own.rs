@@ -101,15 +101,18 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     let bridged = Bridge::new(exchange.body, exchange.answer, near).run();
     let (mut served, mut bridged) = (pin!(served), pin!(bridged));
     // The tunnel's end is passed on to the client; the client's end ends the tunnel by itself.
-    let mut serving = true;
+    let (mut serving, mut bridging) = (true, true);
     poll_fn(|cx| {
-        if serving && served.as_mut().poll(cx).is_ready() {
-            serving = false;
+        // The bridge first: when it falls, the tunnel behind it learns so in the same turn.
+        bridging = bridging && bridged.as_mut().poll(cx).is_pending();
+        serving = serving && served.as_mut().poll(cx).is_pending();
+        if !serving && bridging {
+            bridging = bridged.as_mut().poll(cx).is_pending();
         }
-        match bridged.as_mut().poll(cx) {
-            Poll::Ready(_) if serving => served.as_mut().poll(cx),
-            Poll::Ready(_) => Poll::Ready(()),
-            Poll::Pending => Poll::Pending,
+        if serving || bridging {
+            Poll::Pending
+        } else {
+            Poll::Ready(())
         }
     })
     .await;

@@ -73,7 +73,8 @@ impl Tries {
         if !may_repeat(failed) || now >= self.window_until {
             return Next::GiveUp;
         }
-        let stale = failed.reused && failed.reason == Reason::StaleConnection;
+        // The app ended a kept connection just as it was used: no news about the app.
+        let stale = failed.reused && failed.delivery == Delivery::NotDelivered;
         let closed_read = failed.delivery != Delivery::NotDelivered;
         if (stale || failed.other_tunnel || closed_read) && self.at_once < AT_ONCE {
             self.at_once += 1;
@@ -191,15 +192,17 @@ mod tests {
 
     #[test]
     fn a_stale_connection_is_replaced_at_once() {
-        let failed = Failed {
-            reason: Reason::StaleConnection,
-            reused: true,
-            ..refused()
-        };
-        assert_eq!(
-            Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed),
-            Next::AtOnce
-        );
+        for reason in [Reason::StaleConnection, Reason::ClosedBeforeHead] {
+            let failed = Failed {
+                reason,
+                reused: true,
+                ..refused()
+            };
+            assert_eq!(
+                Tries::begin(at(0), Duration::ZERO, WINDOW).after(at(0), failed),
+                Next::AtOnce
+            );
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! stands in the log and the metrics.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::verdict::{Code, Reason};
@@ -16,6 +17,9 @@ use super::{Exchanges, evidence};
 use crate::error::Failure;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
 use crate::telemetry::labels::ConnectionKind;
+
+/// The agent's word about a connection may take this much longer than the connection itself.
+const OPENED_SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
@@ -61,8 +65,13 @@ impl Exchanges {
             ));
             return abrupt(&client);
         };
-        if let Err(ended) = poll_fn(|cx| stream.control().poll_opened(cx)).await {
-            let reason = evidence::reason(ended.0);
+        let opened = poll_fn(|cx| stream.control().poll_opened(cx));
+        let opened = tokio::time::timeout(shared.app_connect + OPENED_SLACK, opened).await;
+        if !matches!(opened, Ok(Ok(()))) {
+            let reason = match opened {
+                Ok(Err(ended)) => evidence::reason(ended.0),
+                Ok(Ok(())) | Err(_) => Reason::ConnectTimeout,
+            };
             state.refused(shared.clock.now(), reason);
             guard.aborted(&Failure::refused(Code::BhAppStarting, reason));
             return abrupt(&client);
@@ -74,6 +83,9 @@ impl Exchanges {
         let emitted = copied
             .is_err()
             .then(|| stream.control().reset(ResetCode::Cancelled));
+        if emitted.is_some() {
+            evidence::count(stream.control()).await;
+        }
         let view = stream.control().view();
         guard.bytes_in(view.queued_to);
         guard.bytes_out(view.taken);

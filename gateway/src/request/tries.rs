@@ -5,7 +5,6 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,7 +26,7 @@ use super::normalize::Normal;
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared};
+use super::{Exchange, Exchanges, Shared, linger};
 use crate::config::{AppKind, Go};
 use crate::error::Failure;
 use crate::route::AppRoute;
@@ -40,8 +39,6 @@ use crate::tunnel::registry::TunnelNumber;
 /// An unsafe method does not use a kept connection that was idle for longer: the longer it was,
 /// the likelier the app is closing it just now.
 const UNSAFE_IDLE: Duration = Duration::from_secs(1);
-/// Fenced exchanges that may wait for a late answer at once, per gateway.
-const MAX_LINGERING: usize = 1000;
 
 /// What one try needs beyond the exchange.
 struct Attempt<'a> {
@@ -108,28 +105,32 @@ impl Exchanges {
             avoid: Vec::new(),
             fresh_only: false,
         };
-        let mut read_repeated = false;
+        // What a repeated read may have done before; nothing that follows takes it back.
+        let mut earlier = None;
         loop {
             exchange.guard.enter_in_flight();
-            // A try that ended while the client was waited for left the window standing still.
-            attempt.windows.pause(shared.clock.now(), false);
             let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
                 return;
             };
-            if miss.finish == Finish::ClientLeft {
-                return exchange.guard.judged(miss.judgement);
-            }
             let now = shared.clock.now();
+            // A try that ended while the client was waited for left the window standing still.
+            attempt.windows.pause(now, false);
+            let told = told(earlier, miss.judgement);
+            if miss.finish == Finish::ClientLeft {
+                return exchange.guard.judged(told);
+            }
             let next = if exchange.answer.head_sent() {
                 Next::GiveUp
             } else {
-                tries.after(now, shared.failed(&attempt, &miss, read_repeated))
+                tries.after(now, shared.failed(&attempt, &miss, earlier.is_some()))
             };
-            read_repeated |= miss.judgement.delivery != Delivery::NotDelivered;
+            if told.delivery != Delivery::NotDelivered {
+                earlier = Some(told);
+            }
             match next {
                 Next::GiveUp => {
                     exchange.guard.end_hold(now, HoldResult::Expired);
-                    let failure = shared.failure(&attempt, &miss);
+                    let failure = shared.failure(&attempt, &miss, told);
                     return exchange.fail(&failure).await;
                 }
                 Next::AtOnce => {
@@ -142,7 +143,7 @@ impl Exchanges {
                     exchange.guard.begin_hold(now);
                     attempt.avoid.clear();
                     if wait(exchange.body, pause).await == Waited::ClientLeft {
-                        return exchange.guard.judged(Judgement::NOT_DELIVERED);
+                        return exchange.guard.judged(told);
                     }
                 }
             }
@@ -201,12 +202,13 @@ impl Shared {
         if conn == AppConn::Fresh && waits_for_opened(attempt, &shape) {
             let opened = self.opened(exchange, attempt, connection.control()).await;
             if let Err(finish) = opened {
-                let offsets = Offsets::UNBEGUN;
-                return Err(self
-                    .give_up(attempt, finish, connection, offsets, conn, number)
-                    .await);
+                let control = connection.control();
+                let emitted = give_up(finish, control, Offsets::UNBEGUN).await;
+                let judgement = judgement(&control.view(), Offsets::UNBEGUN, emitted);
+                return Err(self.miss(attempt, finish, control, judgement, conn, number));
             }
             exchange.guard.opened(self.clock.now(), conn);
+            attempt.app.reached();
         }
         let remaining = self.remaining(attempt);
         let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
@@ -217,7 +219,7 @@ impl Shared {
             upload: &mut attempt.upload,
             windows: &mut attempt.windows,
             guard: &mut exchange.guard,
-            conn,
+            state: attempt.app,
             clock: self.clock,
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
@@ -226,13 +228,8 @@ impl Shared {
         .run()
         .await;
         if finish != Finish::Complete {
-            let offsets = app.offsets();
-            let connection = app.into_connection();
-            return Err(self
-                .give_up(attempt, finish, connection, offsets, conn, number)
-                .await);
+            return Err(self.failed_try(attempt, finish, app, conn, number).await);
         }
-        attempt.app.reached();
         exchange.guard.answered();
         if let Some(connection) = app.into_kept() {
             let now = self.clock.now();
@@ -323,46 +320,46 @@ impl Shared {
         }
     }
 
-    /// Gives a connection up, then says what is known of the exchange that was on it.
-    async fn give_up(
+    /// Gives the exchange up, then says what is known of it. Answer bytes that come while the counts
+    /// are awaited count as well.
+    async fn failed_try(
         &self,
         attempt: &Attempt<'_>,
         finish: Finish,
-        connection: AppConnection,
-        offsets: Offsets,
+        mut app: AppExchange,
         conn: AppConn,
         tunnel: TunnelNumber,
     ) -> Miss {
-        let control = connection.control().clone();
-        let emitted = match finish {
-            Finish::Window(_) => evidence::fence(&control, offsets.whole.is_some()).await,
-            Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => {
-                evidence::fence(&control, false).await
-            }
-            Finish::ClientLeft => control.reset(ResetCode::Cancelled),
-            Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
-            Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
-                control.reset(ResetCode::Idle)
-            }
-            Finish::App(AppFault::Ended(_)) | Finish::Complete => {
-                control.reset(ResetCode::Internal)
-            }
-        };
+        let control = app.control().clone();
+        let emitted = give_up(finish, &control, app.offsets()).await;
+        app.look();
+        let (view, offsets) = (control.view(), app.offsets());
+        let judgement = judgement(&view, offsets, emitted);
+        let miss = self.miss(attempt, finish, &control, judgement, conn, tunnel);
+        // The app is not stopped by a window: its connection stays until its late answer.
+        let waits = matches!(finish, Finish::Window(_)) && view.ended.is_none();
+        if waits && offsets.whole.is_some() {
+            linger::watch(self, app.into_connection());
+        }
+        miss
+    }
+
+    fn miss(
+        &self,
+        attempt: &Attempt<'_>,
+        finish: Finish,
+        control: &StreamControl,
+        judgement: Judgement,
+        conn: AppConn,
+        tunnel: TunnelNumber,
+    ) -> Miss {
         let view = control.view();
-        if view.opened
-            && view
-                .ended
-                .is_none_or(|ended| !matches!(ended, Ended::Refused { .. }))
-        {
+        if view.opened {
             attempt.app.reached();
         }
-        let judgement = judgement(&view, offsets, emitted);
-        let reason = reason(finish, judgement);
+        let reason = reason(finish, judgement, conn);
         if matches!(view.ended, Some(Ended::Refused { .. })) {
             attempt.app.refused(self.clock.now(), reason);
-        }
-        if matches!(finish, Finish::Window(_)) && offsets.whole.is_some() && view.ended.is_none() {
-            self.linger(connection);
         }
         Miss {
             finish,
@@ -371,37 +368,6 @@ impl Shared {
             reused: conn == AppConn::Reused,
             tunnel: Some(tunnel),
         }
-    }
-
-    /// The app is not stopped by a window: its connection stays until its late answer or the
-    /// agent's own limit.
-    fn linger(&self, connection: AppConnection) {
-        let Some(mut stream) = connection.into_stream() else {
-            return;
-        };
-        let lingering = Arc::clone(&self.lingering);
-        if lingering.fetch_add(1, Ordering::Relaxed) >= MAX_LINGERING {
-            lingering.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        let mut shutdown = self.shutdown.clone();
-        drop(self.tasks.spawn("linger", async move {
-            let drained = poll_fn(|cx| {
-                loop {
-                    match stream.poll_read(cx, usize::MAX) {
-                        Poll::Ready(Ok(Some(_))) => {}
-                        Poll::Ready(_) => return Poll::Ready(()),
-                        Poll::Pending => return Poll::Pending,
-                    }
-                }
-            });
-            tokio::select! {
-                biased;
-                () = shutdown.draining() => {}
-                () = drained => {}
-            }
-            lingering.fetch_sub(1, Ordering::Relaxed);
-        }));
     }
 
     fn failed(&self, attempt: &Attempt<'_>, miss: &Miss, read_repeated: bool) -> Failed {
@@ -420,14 +386,14 @@ impl Shared {
         }
     }
 
-    fn failure(&self, attempt: &Attempt<'_>, miss: &Miss) -> Failure {
+    fn failure(&self, attempt: &Attempt<'_>, miss: &Miss, told: Judgement) -> Failure {
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
             Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
             Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
             Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
             | Finish::Complete
-            | Finish::ClientLeft => match miss.judgement.delivery {
+            | Finish::ClientLeft => match told.delivery {
                 Delivery::Delivered => Code::BhAppBroken,
                 Delivery::NotDelivered | Delivery::Unknown => Code::BhAppStarting,
             },
@@ -437,7 +403,7 @@ impl Shared {
                 Code::BadRequest
             }
         };
-        let failure = Failure::judged(code, miss.reason, miss.judgement);
+        let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
             Finish::Window(window) => failure.with_window(window),
             Finish::App(
@@ -473,6 +439,34 @@ impl Shared {
     }
 }
 
+/// What may be said of the exchange after its tries so far.
+fn told(earlier: Option<Judgement>, last: Judgement) -> Judgement {
+    match last.delivery {
+        Delivery::NotDelivered => earlier.unwrap_or(last),
+        Delivery::Unknown | Delivery::Delivered => last,
+    }
+}
+
+/// Gives the stream up and waits for the agent's counts where they could still prove something.
+/// Answers the highest request offset ever emitted.
+async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u64 {
+    let emitted = match finish {
+        Finish::Window(_) => control.fence(offsets.whole.is_some()),
+        Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
+        Finish::ClientLeft => control.reset(ResetCode::Cancelled),
+        Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
+        Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
+            control.reset(ResetCode::Idle)
+        }
+        Finish::App(AppFault::Ended(_)) | Finish::Complete => control.reset(ResetCode::Internal),
+    };
+    let proven = emitted <= offsets.start || offsets.answer > 0;
+    if !proven {
+        evidence::count(control).await;
+    }
+    emitted
+}
+
 /// GO rule: on a fresh connection these wait for OPENED before their first byte.
 fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
     let by_route = match attempt.route.settings.go {
@@ -491,7 +485,7 @@ fn may_end_otherwise(finish: Finish) -> bool {
     }
 }
 
-fn reason(finish: Finish, judgement: Judgement) -> Reason {
+fn reason(finish: Finish, judgement: Judgement, conn: AppConn) -> Reason {
     match finish {
         Finish::Window(WindowKind::FirstFrame) => Reason::FirstFrame,
         Finish::Window(WindowKind::Stall) => Reason::Stall,
@@ -504,9 +498,12 @@ fn reason(finish: Finish, judgement: Judgement) -> Reason {
             Delivery::Delivered => Reason::AppClosed,
         },
         Finish::App(AppFault::Ended(ended)) => match evidence::reason(ended) {
-            Reason::ClosedBeforeHead if judgement.delivery == Delivery::Delivered => {
-                Reason::AppClosed
-            }
+            Reason::ClosedBeforeHead => match judgement.delivery {
+                Delivery::Delivered => Reason::AppClosed,
+                // It was closed before the exchange began, and the news came too late.
+                Delivery::NotDelivered if conn == AppConn::Reused => Reason::StaleConnection,
+                Delivery::NotDelivered | Delivery::Unknown => Reason::ClosedBeforeHead,
+            },
             reason => reason,
         },
         Finish::Upload(UploadFault::TooLarge(_)) => Reason::BodyLimit,

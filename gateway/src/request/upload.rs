@@ -73,6 +73,12 @@ impl Upload {
         self.is_kept
     }
 
+    /// Bytes read from the client so far, however often they were passed on.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.total
+    }
+
     /// The next try begins: what was read comes again first.
     pub fn rewind(&mut self) {
         debug_assert!(self.is_kept);

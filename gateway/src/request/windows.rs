@@ -84,6 +84,12 @@ impl Windows {
         }
     }
 
+    /// True until the final head.
+    #[must_use]
+    pub fn is_first_frame(&self) -> bool {
+        matches!(self.running, Some((WindowKind::FirstFrame, _)))
+    }
+
     /// When the running window will have run out; `None` while none runs.
     #[must_use]
     pub fn due(&self) -> Option<Moment> {

@@ -248,9 +248,9 @@ impl ExchangeGuard {
         facts.tunnel = Some(Arc::clone(tunnel));
     }
 
-    /// The agent said that the app's connection stands, and of which kind it is. A hold is over.
+    /// The agent said that the app's connection stands, and of which kind it is. A hold goes on:
+    /// what only accepts connections for an app that is away closes them again.
     pub fn opened(&mut self, now: Moment, kind: AppConn) {
-        self.end_hold(now, HoldResult::Released);
         let mut facts = self.exchange.facts();
         facts.open = Some(now - self.exchange.started);
         facts.app_conn = Some(kind);

@@ -81,6 +81,18 @@ impl Enroll {
         tracing::debug!(%peer, %reason, "carrier ended");
     }
 
+    /// Forgets every token of an agent and cuts its tunnels. Answers how many there were; nothing
+    /// if no such agent is known. An exchange that runs gets the verdict that its evidence allows.
+    pub fn revoke(&self, subject: &str) -> Option<usize> {
+        let without = self.tokens.load().without(subject)?;
+        self.tokens.store(Arc::new(without));
+        let tunnels = self.tunnels.snapshot();
+        let theirs = tunnels
+            .tunnels()
+            .filter(|(_, live)| live.identity.subject == subject);
+        Some(theirs.map(|(_, live)| live.revoke()).count())
+    }
+
     async fn shake(
         &self,
         carrier: &mut Carrier,
@@ -142,6 +154,10 @@ impl Enroll {
                 "replaced by a newer instance"
             );
             old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
+        }
+        // The token may have been revoked while the handshake ran.
+        if !self.tokens.load().knows(&live.identity.subject) {
+            live.revoke();
         }
         (self.on_offer)(&admitted.apps);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, "tunnel up");

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use arc_swap::ArcSwap;
 use bridgehead_protocol::handshake::{Identity, Scope};
 use bridgehead_protocol::io::Tunnel;
-use bridgehead_protocol::wire::{AppHealth, AppOffer};
+use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason};
 use tokio::sync::watch;
 
 use super::pick::{Candidate, pick};
@@ -76,6 +76,14 @@ impl LiveTunnel {
     #[must_use]
     pub fn is_accepting(&self) -> bool {
         !self.retired.load(Ordering::Relaxed) && self.tunnel.is_accepting()
+    }
+
+    /// Cuts it: its token is no longer valid.
+    pub fn revoke(&self) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.tunnel
+            .drain(GoAwayReason::Revoked, std::time::Duration::ZERO);
+        self.tunnel.close();
     }
 
     /// Exchanges it carries now.

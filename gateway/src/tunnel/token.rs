@@ -10,6 +10,7 @@ use bridgehead_protocol::handshake::{Denied, Grant, Scope, Token, TokenHash, Tok
 
 use crate::config::AgentEntry;
 
+#[derive(Clone)]
 struct Key {
     subject: String,
     hash: TokenHash,
@@ -20,7 +21,7 @@ struct Key {
 /// All tokens of a configuration.
 #[derive(Default)]
 pub struct Tokens {
-    /// Looked up, never iterated.
+    /// Looked up; iterated only where the order means nothing.
     keys: HashMap<String, Key>,
 }
 
@@ -46,6 +47,24 @@ impl Tokens {
         Self {
             keys: keys.collect(),
         }
+    }
+
+    /// These tokens without those of one agent; nothing if it has none. The configuration is not
+    /// changed: what is revoked here is valid again after a restart, unless it is taken out there.
+    #[must_use]
+    pub fn without(&self, subject: &str) -> Option<Self> {
+        self.knows(subject).then(|| {
+            let others = self.keys.iter().filter(|(_, key)| key.subject != subject);
+            Self {
+                keys: others.map(|(id, key)| (id.clone(), key.clone())).collect(),
+            }
+        })
+    }
+
+    /// True if any token of this agent is listed.
+    #[must_use]
+    pub fn knows(&self, subject: &str) -> bool {
+        self.keys.values().any(|key| key.subject == subject)
     }
 
     fn verify_at(&self, token: &Token, now: SystemTime) -> Result<Grant, Denied> {
@@ -86,6 +105,28 @@ mod tests {
             }],
             apps: vec![AppPattern::parse("shop-*").unwrap()],
         }])
+    }
+
+    #[test]
+    fn without_an_agent_its_tokens_are_unknown_and_others_stay() {
+        let (mine, other) = (
+            Token::generate("k1", &[7; 32]).unwrap(),
+            Token::generate("k2", &[8; 32]).unwrap(),
+        );
+        let entry = |id: &str, token: &Token| AgentEntry {
+            id: id.into(),
+            keys: vec![AgentKey {
+                id: token.key_id().into(),
+                hash: token.hash(),
+                expires: None,
+            }],
+            apps: vec![AppPattern::parse("*").unwrap()],
+        };
+        let tokens = Tokens::new(&[entry("edge-1", &mine), entry("edge-2", &other)]);
+        let left = tokens.without("edge-1").unwrap();
+        assert_eq!(left.verify(&mine).err(), Some(Denied::Unknown));
+        assert_eq!(left.verify(&other).unwrap().subject, "edge-2");
+        assert!(!left.knows("edge-1") && left.without("edge-1").is_none());
     }
 
     #[test]

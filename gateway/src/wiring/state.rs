@@ -133,6 +133,7 @@ impl AdminState for State {
             TunnelInfo {
                 id: live.id.to_string(),
                 agent: live.agent.to_string(),
+                subject: live.identity.subject.clone(),
                 carrier: live.carrier,
                 peer: live.peer,
                 since: live.since,
@@ -160,6 +161,10 @@ impl AdminState for State {
             all.closing += counts.closing;
         }
         all
+    }
+
+    fn revoke(&self, agent: &str) -> Option<usize> {
+        self.shared.enroll.revoke(agent)
     }
 
     fn drain(&self) {

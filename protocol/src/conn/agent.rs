@@ -55,6 +55,7 @@ impl Conn {
             && stream.pending.refused.is_none()
         {
             stream.phase = Phase::Open;
+            stream.was_opened = true;
             stream.pending.opened = true;
             self.owe(key);
         }

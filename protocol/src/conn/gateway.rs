@@ -133,7 +133,7 @@ impl Conn {
     #[must_use]
     pub fn view(&self, key: StreamKey) -> Option<View> {
         self.store.get(key).map(|s| View {
-            opened: s.phase >= Phase::Open,
+            opened: s.was_opened,
             emitted: s.out.emitted(),
             queued_to: s.out.end(),
             consumed: s.out.consumed(),

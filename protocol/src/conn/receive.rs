@@ -205,6 +205,7 @@ impl Conn {
             return Err("opened twice");
         }
         stream.phase = Phase::Open;
+        stream.was_opened = true;
         stream.out.grant(u64::from(credit));
         self.wake(key, Wake::CONTROL.and(Wake::WRITE));
         self.offer(key);

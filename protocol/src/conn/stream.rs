@@ -59,6 +59,8 @@ pub(super) struct Stream {
     pub(super) fenced: Option<bool>,
     /// A RESET was sent (gateway) or received (agent).
     pub(super) reset: bool,
+    /// OPENED was said (agent) or heard (gateway).
+    pub(super) was_opened: bool,
     /// The RESET only gave back a connection without an exchange.
     pub(super) was_idle: bool,
     /// An exchange began here and its first bytes were not yet told as consumed; they must be told
@@ -93,6 +95,7 @@ impl Stream {
             in_untold: false,
             fenced: None,
             reset: false,
+            was_opened: false,
             was_idle: false,
             untold_begin: false,
             counted: None,

@@ -441,6 +441,31 @@ fn consumption_is_told_before_the_first_byte_of_an_answer() {
     assert_eq!(pair.view(key).consumed, 3);
 }
 
+#[test]
+fn an_agent_cannot_disown_a_stream_that_it_opened() {
+    let mut pair = pair();
+    let (key, _) = opened(&mut pair);
+    let goaway = Frame::GoAway {
+        last: crate::wire::StreamId(0),
+        reason: crate::wire::GoAwayReason::Draining,
+        deadline: Duration::ZERO,
+    };
+    let told = feed_gateway(&mut pair, &goaway);
+    assert!(matches!(told, Err(ConnError::Breach(_))), "{told:?}");
+    assert_eq!(pair.view(key).ended, Some(Ended::Lost));
+}
+
+#[test]
+fn a_stream_that_was_refused_was_never_opened() {
+    let mut pair = pair();
+    let key = pair.open(AppKind::Http1);
+    pair.settle().unwrap();
+    let app = pair.accepted().unwrap();
+    pair.agent.refuse(app, RefusedReason::ConnectRefused, 111);
+    pair.settle().unwrap();
+    assert!(!pair.view(key).opened);
+}
+
 /// Bytes a fast app takes in one round trip of `rtt` after the window has grown as far as it does.
 fn grown_window(rtt: Duration) -> usize {
     let mut pair = Pair::new(Settings::default());

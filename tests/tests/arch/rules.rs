@@ -357,12 +357,11 @@ pub(crate) fn import_fault(module: &str, named: &Named) -> Option<String> {
     })
 }
 
-/// Why a test may not call `named`, or nothing.
-pub(crate) fn sleep_fault(named: &Named) -> Option<String> {
+/// Why a test may not call `named`, or nothing. `paused`: tokio's time stands still in this file.
+pub(crate) fn sleep_fault(named: &Named, paused: bool) -> Option<String> {
     let path = named.joined();
-    let sleeps = path.ends_with("thread::sleep")
-        || path.ends_with("time::sleep")
-        || path.ends_with("time::sleep_until");
+    let timer = path.ends_with("time::sleep") || path.ends_with("time::sleep_until");
+    let sleeps = path.ends_with("thread::sleep") || (timer && !paused);
     sleeps.then(|| {
         format!(
             "line {}: {path}: a test waits for events or pauses time",

@@ -474,3 +474,29 @@ async fn hop_by_hop_fields_stay_and_forwarding_fields_are_ours() {
         "the app can name the request too: {text}"
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_ignores_an_expectation_gets_the_body_all_the_same() {
+    let script = |mut conn: Conn| async move {
+        while let Some(head) = conn.read_head().await {
+            let Some((body, _)) = conn.read_body(&head).await else {
+                return;
+            };
+            conn.answer(&format!("got {}", body.len())).await;
+        }
+    };
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), script).await;
+    let fields = [("Expect", "100-continue"), ("Content-Length", "5")];
+    let mut client = world.h1().await;
+    client
+        .request("POST", "/", &world.host("demo"), &fields, b"")
+        .await;
+    let asked = wait::within(wait::SOON, "a continue of somebody", client.read_head()).await;
+    assert_eq!(asked.expect("a head").status, 100);
+    client.send("hello").await;
+    assert_eq!(client.answer("POST").await.text(), "got 5");
+}

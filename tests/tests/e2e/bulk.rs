@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bridgehead_tests::app::Conn;
+use bridgehead_tests::h2c::{self, H2};
 use bridgehead_tests::process::Process;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
@@ -258,4 +259,40 @@ async fn one_stalled_client_never_slows_another() {
         .await;
         assert_eq!(answer.text(), "quick");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_pass_over_http2_byte_for_byte() {
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), bulk_app).await;
+    let host = world.host("demo");
+    let mut client = world.h2().await;
+    let (response, _) = client.open(H2::get(&host, "/down"), true).await;
+    let mut body = response.await.expect("a head").into_body();
+    let mut hash = blake3::Hasher::new();
+    while let Some(part) = body.data().await {
+        let part = part.expect("the whole body");
+        hash.update(&part);
+        drop(body.flow_control().release_capacity(part.len()));
+    }
+    assert_eq!(hash.finalize(), digest(bulk()));
+
+    let mut request = H2::head("PUT", &host, "/up");
+    let length = bulk()
+        .to_string()
+        .parse()
+        .expect("a number is a field value");
+    request.headers_mut().insert("content-length", length);
+    let (response, mut send) = client.open(request, false).await;
+    let mut at = 0;
+    while at < bulk() {
+        let part = pattern(at, (bulk() - at).min(1 << 16) as usize);
+        at += part.len() as u64;
+        h2c::send_all(&mut send, part.into(), at == bulk()).await;
+    }
+    let answer = h2c::answer(response).await.expect("an answer");
+    assert_eq!(answer.text(), digest(bulk()).to_hex().as_str());
 }

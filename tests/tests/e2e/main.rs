@@ -14,6 +14,7 @@ mod live;
 mod observe;
 mod refusals;
 mod restart;
+mod rolling;
 mod routing;
 mod situations;
 mod support;

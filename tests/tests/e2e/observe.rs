@@ -75,7 +75,7 @@ async fn one_exchange_per_outcome_moves_the_metrics_by_exactly_one() {
         after.sum("refusals_total", &labels) - before.sum("refusals_total", &labels),
         1.0
     );
-    for gauge in ["in_flight", "long_lived", "streams"] {
+    for gauge in ["in_flight", "long_lived"] {
         assert_eq!(after.sum(gauge, &[]), 0.0, "{gauge} is back to zero");
     }
 }
@@ -89,7 +89,7 @@ async fn settled(
     let counted = || async {
         let now = world.metrics().await;
         let moved = now.sum("exchanges_total", &[]) - before.sum("exchanges_total", &[]);
-        let quiet = now.sum("in_flight", &[]) + now.sum("streams", &[]) == 0.0;
+        let quiet = now.sum("in_flight", &[]) == 0.0;
         (moved >= by && quiet).then_some(now)
     };
     wait::until(wait::SOON, "the exchange being counted", counted).await
@@ -259,6 +259,7 @@ async fn health_readiness_and_status_answer() {
     assert!(apps.contains("demo"), "{apps}");
     let tunnels = world.admin("/v1/tunnels").await;
     let first = &tunnels["tunnels"][0];
+    assert_eq!(first["subject"].as_str(), Some("a1"), "{first}");
     assert_eq!(
         (first["apps"][0].as_str(), first["state"].as_str()),
         (Some("demo"), Some("live"))

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use bridgehead_tests::app::{App, Conn};
 use bridgehead_tests::client::{Answer, H1, NoAnswer};
+use bridgehead_tests::relay::Relay;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
 
 use crate::support::pattern;
 
 /// Answers every request; once `draining`, each answer says that it is the connection's last.
-fn serving(
+pub(crate) fn serving(
     draining: Arc<AtomicBool>,
 ) -> impl Fn(Conn) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
     move |mut conn: Conn| {
@@ -38,20 +39,20 @@ fn serving(
 }
 
 /// One request of the load and what came of it.
-struct Told {
-    id: String,
-    answer: Result<Answer, NoAnswer>,
+pub(crate) struct Told {
+    pub(crate) id: String,
+    pub(crate) answer: Result<Answer, NoAnswer>,
 }
 
 /// Clients that send one request after the other, POST and GET in turn, until told to stop.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
     clients: tokio::task::JoinSet<Vec<Told>>,
 }
 
 impl Load {
-    fn start(clients: usize, addr: SocketAddr, host: &str) -> Self {
+    pub(crate) fn start(clients: usize, addr: SocketAddr, host: &str) -> Self {
         let (stop, done) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicU64::new(0)),
@@ -89,13 +90,13 @@ impl Load {
     }
 
     /// Waits until this many more requests have ended.
-    async fn served(&self, more: u64) {
+    pub(crate) async fn served(&self, more: u64) {
         let from = self.done.load(Ordering::SeqCst);
         let reached = || async { (self.done.load(Ordering::SeqCst) >= from + more).then_some(()) };
         wait::until(Duration::from_secs(40), "the load going on", reached).await;
     }
 
-    async fn finish(self) -> Vec<Told> {
+    pub(crate) async fn finish(self) -> Vec<Told> {
         self.stop.store(true, Ordering::SeqCst);
         self.clients
             .join_all()
@@ -107,7 +108,7 @@ impl Load {
 }
 
 /// How often each id reached one of the apps, by request line.
-fn arrivals(apps: &[&str]) -> BTreeMap<String, usize> {
+pub(crate) fn arrivals(apps: &[&str]) -> BTreeMap<String, usize> {
     let mut count = BTreeMap::new();
     for text in apps {
         for line in text.lines().filter(|l| l.ends_with(" HTTP/1.1")) {
@@ -192,8 +193,37 @@ async fn a_killed_agent_makes_the_gateway_tell_no_lie() {
     judge(&told, &arrivals(&[&app.text()]));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_carrier_makes_the_gateway_tell_no_lie() {
+    let app = App::start(serving(Arc::default())).await;
+    let world = setup().start().await;
+    let relay = Relay::start(world.places.tunnel).await;
+    let mut command = std::process::Command::new(bridgehead_tests::binaries::agent());
+    let token = world.folder.write("cut.token", &world.token("a1").secret);
+    let gateway = format!("tcp://{}", relay.addr());
+    let target = format!("demo={}", app.target());
+    command.args([
+        "run",
+        "--gateway",
+        &gateway,
+        "--insecure-plain",
+        "--app",
+        &target,
+    ]);
+    command.arg("--token-file").arg(token);
+    let _agent = world.run_agent("a1", command).await;
+    let load = Load::start(4, world.places.public, &world.host("demo"));
+    for _ in 0..5 {
+        load.served(50).await;
+        relay.point_at(world.places.tunnel);
+    }
+    load.served(50).await;
+    let told = load.finish().await;
+    judge(&told, &arrivals(&[&app.text()]));
+}
+
 /// The three words, held against what the app saw; nobody is left with nothing.
-fn judge(told: &[Told], arrived: &BTreeMap<String, usize>) {
+pub(crate) fn judge(told: &[Told], arrived: &BTreeMap<String, usize>) {
     let mut words = BTreeMap::new();
     for one in told {
         let count = arrived.get(&one.id).copied().unwrap_or(0);

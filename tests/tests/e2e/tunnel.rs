@@ -304,12 +304,17 @@ async fn a_revoked_agent_is_cut_off() {
         agent: _agent,
         app: _app,
     } = one(quick(), app::echo).await;
-    let admin = world.places.admin;
-    let answer =
-        bridgehead_tests::client::ask(admin, "POST", "/v1/agents/a1/revoke", &admin.to_string())
-            .await;
-    assert!((200..300).contains(&answer.status), "{}", answer.text());
+    let answer = world.command("/v1/agents/a1/revoke").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
     world.until_tunnels(0).await;
+    let denied = || async {
+        let denied = [("result", "denied")];
+        (world.metrics().await.sum("handshakes_total", &denied) >= 1.0).then_some(())
+    };
+    let mut again = world.agent_command("a1");
+    again.args(["--app", "demo=http://127.0.0.1:1"]);
+    let _again = Process::start("bh-agent with a revoked token", again);
+    wait::until(wait::SOON, "the agent trying in vain", denied).await;
     Verdict::refused(503, "BH_APP_STARTING", "no_agent")
         .after(2)
         .check(&world.get("/").await);

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use bridgehead_tests::world::{Folder, setup};
+use bridgehead_tests::world::{Folder, Setup, setup};
 
 use crate::setup::{Real, behind, client, free_port, needs, program};
 
@@ -11,6 +11,21 @@ const LARGE: usize = 64 << 20;
 
 /// nginx over a folder of its own, as a single process.
 async fn nginx(folder: &Folder) -> Result<Real, crate::setup::Missing> {
+    serve(folder, setup(), "http", "").await
+}
+
+/// The same by HTTP/2 without TLS; the flag is an old spelling that new versions still take.
+async fn nginx_h2c(folder: &Folder) -> Result<Real, crate::setup::Missing> {
+    let setup = setup().app("demo", "protocol = \"h2c\"");
+    serve(folder, setup, "h2c", "http2").await
+}
+
+async fn serve(
+    folder: &Folder,
+    setup: Setup,
+    scheme: &str,
+    flag: &str,
+) -> Result<Real, crate::setup::Missing> {
     let port = free_port();
     let root = folder.path().display().to_string();
     let config = format!(
@@ -19,7 +34,7 @@ async fn nginx(folder: &Folder) -> Result<Real, crate::setup::Missing> {
          http {{ access_log off; gzip on; gzip_types text/plain; default_type text/plain; keepalive_timeout 2s;\n\
          client_body_temp_path {root}/b; proxy_temp_path {root}/p; fastcgi_temp_path {root}/f;\n\
          uwsgi_temp_path {root}/u; scgi_temp_path {root}/s;\n\
-         server {{ listen 127.0.0.1:{port}; root {root}/www; }} }}\n"
+         server {{ listen 127.0.0.1:{port} {flag}; root {root}/www; }} }}\n"
     );
     std::fs::create_dir_all(folder.path().join("www")).expect("the folder can be written");
     folder.write("www/small.txt", &"0123456789".repeat(100));
@@ -36,7 +51,7 @@ async fn nginx(folder: &Folder) -> Result<Real, crate::setup::Missing> {
         .arg(folder.path().join("error.log"))
         .arg("-c")
         .arg(file);
-    Ok(behind(setup(), command, port, "http").await)
+    Ok(behind(setup, command, port, scheme).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,6 +120,49 @@ async fn nginx_serves_ranges_conditions_and_large_files() {
     let moved = client.ask("POST", "/small.txt", &host, &[], b"x").await;
     assert_eq!(moved.status, 405, "nginx says so itself");
     assert!(!moved.made_by_gateway());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nginx_over_http2_without_tls_answers_clients_of_both_versions() {
+    let curl = needs!(program("curl"));
+    let folder = Folder::new();
+    let real = needs!(nginx_h2c(&folder).await);
+    let host = real.world.host("demo");
+    let mut client = real.world.h1().await;
+    let small = client.ask("GET", "/small.txt", &host, &[], b"").await;
+    assert_eq!((small.status, small.body.len()), (200, 1000));
+    let etag = small.header("etag").expect("an entity tag").to_owned();
+    let unchanged = client
+        .ask("GET", "/small.txt", &host, &[("If-None-Match", &etag)], b"")
+        .await;
+    assert_eq!((unchanged.status, unchanged.body.len()), (304, 0));
+    let head = client.ask("HEAD", "/large.bin", &host, &[], b"").await;
+    assert_eq!(
+        head.header("content-length"),
+        Some(LARGE.to_string().as_str())
+    );
+    // Refused before the body is over; the answer passes all the same.
+    let body = vec![b'x'; 600_000];
+    let refused = client.ask("POST", "/small.txt", &host, &[], &body).await;
+    assert_eq!(refused.status, 405, "nginx says so itself");
+    assert!(!refused.made_by_gateway());
+    let url = format!("http://{host}/large.bin");
+    let resolve = format!(
+        "demo.localhost:{}:127.0.0.1",
+        real.world.places.public.port()
+    );
+    let file = std::fs::read(folder.path().join("www/large.bin")).expect("the file is there");
+    for flag in ["--http1.1", "--http2-prior-knowledge"] {
+        let out = folder.path().join("out.bin");
+        let mut command = Command::new(&curl);
+        command
+            .args(["-sS", "--fail", flag, "--resolve", &resolve, "-o"])
+            .arg(&out)
+            .arg(&url);
+        crate::setup::client("curl", command);
+        let got = std::fs::read(&out).expect("curl wrote it");
+        assert!(got == file, "{flag}: {} bytes", got.len());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -50,6 +50,8 @@ pub struct Http1Exchange {
     received_before: u64,
     start: u64,
     head_len: u64,
+    /// Bytes of the exchange that the tunnel took. The core's own count shrinks when it forgets.
+    handed_over: u64,
     sent_whole: bool,
 }
 
@@ -87,6 +89,7 @@ impl Http1Exchange {
             received_before: view.taken,
             start,
             head_len,
+            handed_over: 0,
             sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0))
                 && head.upgrade.is_none(),
         }
@@ -115,7 +118,7 @@ impl Http1Exchange {
                 }
             }
             ready!(self.stream.poll_writable(cx))?;
-            self.stream.write(&mut self.pending);
+            self.handed_over += self.stream.write(&mut self.pending) as u64;
         }
     }
 
@@ -223,6 +226,9 @@ impl Http1Exchange {
     fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>> {
         loop {
             if let Reading::Head(scan) = &mut self.reading {
+                if !begins_like_http(&self.inbox) {
+                    return Poll::Ready(Err(AppFault::BadHttp("no HTTP")));
+                }
                 match scan.scan(&self.inbox, &HeadLimits::APP) {
                     Ok(Some(len)) => return Poll::Ready(self.take_head(len)),
                     Ok(None) => {}
@@ -299,6 +305,13 @@ impl Http1Exchange {
     }
 }
 
+/// What cannot become an answer is known by its first bytes, without waiting for a head's end.
+fn begins_like_http(bytes: &[u8]) -> bool {
+    const BEGINNING: &[u8] = b"HTTP/1.";
+    let known = bytes.len().min(BEGINNING.len());
+    bytes[..known] == BEGINNING[..known]
+}
+
 /// Bytes of the stream that the app's socket accepted for certain.
 fn written_at_least(view: &View) -> u64 {
     let terminal = match view.ended {
@@ -316,11 +329,11 @@ impl AppSide for Http1Exchange {
     fn offsets(&self) -> Offsets {
         let view = self.stream.control().view();
         let trusted = self.trusted || written_at_least(&view) > self.start;
-        let handed_over = self.sent_whole && self.pending.is_empty() && self.behind.is_none();
+        let all_taken = self.sent_whole && self.pending.is_empty() && self.behind.is_none();
         Offsets {
             start: self.start,
             head: self.head_len,
-            whole: handed_over.then(|| view.queued_to.saturating_sub(self.start)),
+            whole: all_taken.then_some(self.handed_over),
             answer: if trusted {
                 view.received.saturating_sub(self.received_before)
             } else {

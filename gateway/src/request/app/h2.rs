@@ -6,6 +6,15 @@
 //! the exchange and proves nothing: only counted bytes do. A WebSocket goes by extended CONNECT and
 //! is told as the protocol switch that the corridor knows.
 
+mod head;
+
+#[cfg(test)]
+mod faults_tests;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -20,7 +29,6 @@ use h2::{Reason, RecvStream, SendStream};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 
-use super::h2_head;
 use super::{AnswerLength, AppEvent, AppFault, AppHead, AppSide, Offsets, RequestHead};
 use crate::h1::HeadLimits;
 use crate::h1::fields::strip_forbidden_trailers;
@@ -97,9 +105,9 @@ impl Http2Exchange {
             taken: 0,
             start: None,
         };
-        match h2_head::request(head) {
+        match head::request(head) {
             Ok(request) if head.upgrade.is_some() => {
-                exchange.accept = h2_head::accept(&head.headers);
+                exchange.accept = head::accept(&head.headers);
                 exchange.reading = Reading::Waiting(Box::new(Waiting { request, begin }));
             }
             Ok(request) => {
@@ -138,6 +146,11 @@ impl Http2Exchange {
         }
         self.connection.control().reset(ResetCode::Idle);
         None
+    }
+
+    /// Takes in what came since the last poll; it shows in the offsets.
+    pub fn look(&mut self) {
+        self.connection.look();
     }
 
     /// The connection as it is, to be given up.
@@ -265,7 +278,7 @@ impl Http2Exchange {
         if self.accept.is_some() && status.is_success() {
             head.status = StatusCode::SWITCHING_PROTOCOLS;
             head.length = AnswerLength::Pipe;
-            head.upgrade = Some(HeaderValue::from_static(h2_head::WEBSOCKET));
+            head.upgrade = Some(HeaderValue::from_static(head::WEBSOCKET));
             if let Some(accept) = self.accept.clone() {
                 head.headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
             }
@@ -276,7 +289,7 @@ impl Http2Exchange {
         } else if ended {
             AnswerLength::Exact(0)
         } else {
-            h2_head::length(&head.headers)?
+            head::length(&head.headers)?
         };
         Ok(AppEvent::Head(head))
     }
@@ -437,6 +450,10 @@ impl AppSide for Http2Exchange {
             Reading::Done => Poll::Ready(Ok(AppEvent::End)),
             Reading::Failed(fault) => Poll::Ready(Err(*fault)),
         }
+    }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        self.connection.drive(cx);
     }
 }
 

@@ -5,11 +5,6 @@
 
 pub mod h1;
 pub mod h2;
-mod h2_head;
-#[cfg(test)]
-mod h2_tests;
-#[cfg(test)]
-mod h2_world;
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -123,6 +118,14 @@ impl Offsets {
         whole: None,
         answer: 0,
     };
+
+    /// Bytes of the request among the first `consumed` of the stream. What a protocol says beside a
+    /// request (an echoed ping) is none of it.
+    #[must_use]
+    pub fn taken(&self, consumed: u64) -> u64 {
+        let taken = consumed.saturating_sub(self.start);
+        self.whole.map_or(taken, |whole| taken.min(whole))
+    }
 }
 
 /// One exchange on one stream.
@@ -142,6 +145,10 @@ pub trait AppSide: Send {
 
     /// The next thing the app says. Cancel safe.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>>;
+
+    /// Called while what the app says is not wanted, so that it is not taken for dead: HTTP/2 has
+    /// PINGs to answer.
+    fn attend(&mut self, _: &mut Context<'_>) {}
 }
 
 /// One exchange, by what the app speaks.
@@ -171,6 +178,15 @@ impl AppExchange {
         };
         let exchange = Http2Exchange::begin(connection, head, request, remaining);
         Self::Http2(Box::new(exchange))
+    }
+
+    /// Counts what came since the last poll, without handing it on.
+    pub fn look(&mut self) {
+        match self {
+            // The tunnel itself counts; every byte of the stream is one of the answer.
+            Self::Http1(_) => {}
+            Self::Http2(exchange) => exchange.look(),
+        }
     }
 
     /// The connection, if it may serve another exchange.
@@ -225,6 +241,13 @@ impl AppSide for AppExchange {
         match self {
             Self::Http1(exchange) => exchange.poll_event(cx),
             Self::Http2(exchange) => exchange.poll_event(cx),
+        }
+    }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Http1(exchange) => exchange.attend(cx),
+            Self::Http2(exchange) => exchange.attend(cx),
         }
     }
 }

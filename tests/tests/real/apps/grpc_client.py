@@ -49,6 +49,14 @@ except grpc.RpcError as error:
     assert dict(error.trailing_metadata())["x-why"] == "because"
 ok("error")
 
+# The server answers at once, before a stream of requests is over.
+try:
+    channel.stream_unary("/demo.Demo/Absent")(iter([b"x" * 100_000] * 20), timeout=20)
+    raise SystemExit("the failure was swallowed")
+except grpc.RpcError as error:
+    assert error.code() == grpc.StatusCode.UNIMPLEMENTED, error
+ok("unimplemented")
+
 begun = time.monotonic()
 try:
     channel.unary_unary("/demo.Demo/Slow")(b"deadline", timeout=1)

@@ -1,5 +1,6 @@
 """A gRPC server without generated code: messages are bytes."""
 
+import os
 import sys
 import time
 from concurrent import futures
@@ -7,9 +8,13 @@ from concurrent import futures
 import grpc
 
 
+def peer(request, context):
+    return context.peer().encode()
+
+
 def unary(request, context):
     for key, value in context.invocation_metadata():
-        if key.startswith("x-"):
+        if key == "x-in":
             context.send_initial_metadata([("x-initial", value)])
     context.set_trailing_metadata([("x-sum", "42"), ("x-blob-bin", b"\x00\xff")])
     return request.upper()
@@ -51,7 +56,26 @@ def was_cancelled(request, context):
     return b"yes" if request in cancelled else b"no"
 
 
+def flood(request, context):
+    for _ in range(64):
+        yield b"x" * 65536
+
+
+def die(request, context):
+    os._exit(1)
+
+
+def die_midway(request, context):
+    yield b"first"
+    time.sleep(0.2)
+    os._exit(1)
+
+
 methods = {
+    "Peer": grpc.unary_unary_rpc_method_handler(peer),
+    "Flood": grpc.unary_stream_rpc_method_handler(flood),
+    "Die": grpc.unary_unary_rpc_method_handler(die),
+    "DieMidway": grpc.unary_stream_rpc_method_handler(die_midway),
     "Unary": grpc.unary_unary_rpc_method_handler(unary),
     "Fail": grpc.unary_unary_rpc_method_handler(fail),
     "Down": grpc.unary_stream_rpc_method_handler(down),

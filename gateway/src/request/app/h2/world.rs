@@ -12,11 +12,11 @@ use bridgehead_protocol::io::clock::Clock;
 use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing, Tunnel};
 use bridgehead_protocol::wire::{AppKind, FinalCause, Open, PeerLimits};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, Response};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 
-use super::h2::Http2Exchange;
-use super::{AppEvent, AppFault, AppSide, RequestHead};
+use super::Http2Exchange;
+use crate::request::app::{AnswerLength, AppEvent, AppFault, AppSide, RequestHead};
 use crate::request::front::{BodyLength, BodyPart};
 use crate::tunnel::http2::Http2Connection;
 
@@ -204,7 +204,7 @@ pub(super) struct Answer {
     pub(super) informational: Vec<u16>,
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
-    pub(super) length: Option<super::AnswerLength>,
+    pub(super) length: Option<AnswerLength>,
     pub(super) body: Vec<u8>,
     pub(super) trailers: Option<HeaderMap>,
 }
@@ -246,4 +246,16 @@ pub(super) async fn send(exchange: &mut Http2Exchange, part: BodyPart) {
     .await
     .expect("the app takes the body");
     exchange.send(part);
+}
+
+pub(super) fn ok() -> Response<()> {
+    Response::new(())
+}
+
+pub(super) fn websocket() -> RequestHead {
+    let mut asked = head(Method::GET, BodyLength::None);
+    asked.upgrade = Some(HeaderValue::from_static("websocket"));
+    let key = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
+    asked.headers.insert("sec-websocket-key", key);
+    asked
 }

@@ -1,0 +1,457 @@
+//! A whole corridor in memory under paused time: real front, real exchanges, real tunnel; only the
+//! agent is a script that does byte by byte what a test tells it.
+//!
+//! Nothing here waits for real time or touches a socket. [`World::end`] proves that an exchange left
+//! nothing behind: no task, no permit, no place on a tunnel, no stream.
+
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bridgehead_protocol::conn::{Settings, Side};
+use bridgehead_protocol::handshake::{AppPattern, Identity, Scope, Terms};
+use bridgehead_protocol::io::Tunnel;
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::wire::{AppHealth, AppKind, AppOffer, PeerLimits};
+use bytes::BytesMut;
+use tokio::io::{
+    AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
+};
+use tokio::sync::Notify;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+use super::apps::Apps;
+use super::normalize::Rules;
+use super::{Exchanges, Shared};
+use crate::accept::{Limits, Transport, http1, http2};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::request::front::ClientInfo;
+use crate::route::RouteTable;
+use crate::shutdown::Shutdown;
+use crate::task::Tasks;
+use crate::telemetry::access::Sinks;
+use crate::telemetry::metrics::Metrics;
+use crate::tunnel::enroll::Enroll;
+use crate::tunnel::live::{LiveTunnel, NewTunnel, Tunnels};
+use crate::tunnel::pool::PoolLimits;
+use crate::tunnel::token::Tokens;
+
+mod app;
+mod client;
+
+pub(crate) use app::{Agent, App};
+pub(crate) use client::{Answer, Client};
+
+/// Host of the app in every test.
+pub(crate) const HOST: &str = "demo.example.com";
+/// Room between a client and the gateway; more than any answer that a test does not read at once.
+const ROOM: usize = 256 * 1024;
+
+/// Lets virtual time pass.
+pub(crate) async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+/// What a test waits for comes within this (virtual) time or never: a hang is a failure.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    let patience = Duration::from_secs(2 * 3600);
+    tokio::time::timeout(patience, what)
+        .await
+        .expect("it happens")
+}
+
+/// One gateway without listeners.
+pub(crate) struct World {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) exchanges: Exchanges,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) limits: Arc<Limits>,
+    _shutdown: Shutdown,
+    began: Instant,
+    clients: std::sync::Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl World {
+    /// A gateway that has been running for a minute, with every default.
+    pub(crate) async fn new() -> Self {
+        Self::with("").await
+    }
+
+    /// The same, with lines for the app's section.
+    pub(crate) async fn with(app: &str) -> Self {
+        let mut world = Self::starting_with(app);
+        tokio::time::advance(Duration::from_secs(60)).await;
+        world.began = Instant::now();
+        world
+    }
+
+    /// A gateway whose first moment this is.
+    pub(crate) fn starting_with(app: &str) -> Self {
+        let text = format!(
+            "[gateway]\nhosts = [\"gw.example.com\"]\n[public]\ndomain = \"example.com\"\n\
+             [tunnel]\nplain = true\n[[app]]\nname = \"demo\"\n{app}\n"
+        );
+        let config =
+            Config::from_toml(&text, "test.toml", Path::new("/")).expect("a configuration");
+        let metrics = Metrics::new();
+        let shutdown = Shutdown::new();
+        let shared = Arc::new(shared(&config, &metrics, &shutdown));
+        Self {
+            exchanges: Exchanges::new(Arc::clone(&shared)),
+            limits: Arc::new(Limits::configured(&config.limits)),
+            shared,
+            metrics,
+            _shutdown: shutdown,
+            began: Instant::now(),
+            clients: std::sync::Mutex::default(),
+        }
+    }
+
+    /// Virtual time since the world was made.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// A tunnel of an agent that offers the app.
+    pub(crate) fn agent(&self, id: &str) -> Agent {
+        self.agent_with(id, Settings::default())
+    }
+
+    /// The same, `delay` away from the gateway.
+    pub(crate) fn agent_behind(&self, id: &str, delay: Duration) -> Agent {
+        let (near, road) = duplex(ROOM);
+        let (end, far) = duplex(ROOM);
+        let ((from_near, to_near), (from_far, to_far)) =
+            (tokio::io::split(road), tokio::io::split(end));
+        tokio::spawn(carry(from_near, to_far, delay));
+        tokio::spawn(carry(from_far, to_near, delay));
+        self.agent_over(id, Settings::default(), near, far)
+    }
+
+    /// The same with other numbers at the agent.
+    pub(crate) fn agent_with(&self, id: &str, settings: Settings) -> Agent {
+        let (near, far) = duplex(ROOM);
+        self.agent_over(id, settings, near, far)
+    }
+
+    fn agent_over(
+        &self,
+        id: &str,
+        settings: Settings,
+        near: DuplexStream,
+        far: DuplexStream,
+    ) -> Agent {
+        let clock = self.shared.clock.moments();
+        let (tunnel, driver) = Tunnel::new(
+            Side::Gateway,
+            Settings::default(),
+            limits(&settings),
+            near,
+            BytesMut::new(),
+            clock,
+        );
+        let new = NewTunnel {
+            id: format!("tunnel-{id}").into(),
+            identity: Identity {
+                subject: "test".into(),
+                agent: id.into(),
+            },
+            instance: rand::random(),
+            scope: Scope::new(AppPattern::parse("*").into_iter().collect()),
+            carrier: "tcp",
+            peer: ([127, 0, 0, 1], 7000).into(),
+            tunnel,
+            pool: PoolLimits {
+                idle: Duration::from_secs(4),
+                per_app: 64,
+            },
+        };
+        let (live, _) = self.shared.tunnels.add(new, &[offer()]);
+        let (tunnels, number) = (Arc::clone(&self.shared.tunnels), live.number);
+        tokio::spawn(async move {
+            driver.await;
+            tunnels.remove(number);
+        });
+        let (tunnel, driver) = Tunnel::new(
+            Side::Agent,
+            settings,
+            limits(&Settings::default()),
+            far,
+            BytesMut::new(),
+            clock,
+        );
+        let frozen = Arc::new(Notify::new());
+        let freeze = Arc::clone(&frozen);
+        let task = tokio::spawn(async move {
+            tokio::pin!(driver);
+            tokio::select! {
+                biased;
+                () = freeze.notified() => std::future::pending().await,
+                _ = &mut driver => {}
+            }
+        });
+        Agent::new(tunnel, live, task.abort_handle(), frozen)
+    }
+
+    /// An HTTP/1 connection of a client.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with_room(ROOM)
+    }
+
+    /// The same; only `room` bytes fit between gateway and client.
+    pub(crate) fn client_with_room(&self, room: usize) -> Client {
+        let (client, io) = duplex(room);
+        let reset = Arc::new(AtomicBool::new(false));
+        let wire = Wire {
+            io,
+            reset: Arc::clone(&reset),
+        };
+        let (exchanges, limits) = (self.exchanges.clone(), Arc::clone(&self.limits));
+        let signal = self.shared.shutdown.clone();
+        let server = tokio::spawn(async move {
+            http1::serve(wire, BytesMut::new(), &info(), &exchanges, &limits, signal).await;
+        });
+        self.keep(server);
+        Client::new(client, reset)
+    }
+
+    /// An HTTP/2 connection of a client.
+    pub(crate) async fn h2(&self) -> h2::client::SendRequest<bytes::Bytes> {
+        let (client, io) = duplex(ROOM);
+        let (exchanges, limits) = (self.exchanges.clone(), Arc::clone(&self.limits));
+        let signal = self.shared.shutdown.clone();
+        let server = tokio::spawn(async move {
+            http2::serve(io, &info(), &exchanges, &limits, signal).await;
+        });
+        self.keep(server);
+        let mut builder = h2::client::Builder::new();
+        builder.initial_connection_window_size(1024 * 1024);
+        let (client, connection) = builder.handshake(client).await.expect("a handshake");
+        tokio::spawn(connection);
+        client.ready().await.expect("a connection")
+    }
+
+    fn keep(&self, server: JoinHandle<()>) {
+        self.clients.lock().expect("a lock").push(server);
+    }
+
+    /// An app that was reached once, and kept no connection.
+    pub(crate) fn app_was_reached(&self) {
+        self.shared.apps.state("demo").reached();
+    }
+
+    /// What the gateway says of one exchange.
+    pub(crate) fn exchange(&self, id: &str) -> serde_json::Value {
+        let id = uuid::Uuid::parse_str(id).expect("a request id");
+        let text = self.shared.sinks.exchange(id).expect("an exchange");
+        serde_json::from_str(&text).expect("JSON")
+    }
+
+    /// Every kind of end that was counted: `outcome/delivery/code`, sorted, once per exchange.
+    pub(crate) fn outcomes(&self) -> Vec<String> {
+        let text = self.metrics.render().expect("metrics");
+        let label = |line: &str, name: &str| {
+            let start = line.find(&format!("{name}=\"")).expect("a label") + name.len() + 2;
+            let rest = &line[start..];
+            rest[..rest.find('"').expect("an end")].to_owned()
+        };
+        let mut all = Vec::new();
+        for line in text.lines().filter(|l| l.contains("exchanges_total{")) {
+            let count: f64 = line
+                .rsplit(' ')
+                .next()
+                .and_then(|n| n.parse().ok())
+                .expect("a count");
+            let kind = ["outcome", "delivery", "code"]
+                .map(|name| label(line, name))
+                .join("/");
+            for _ in 0..count as u64 {
+                all.push(kind.clone());
+            }
+        }
+        all.sort();
+        all
+    }
+
+    /// Requests that occupy the app now, and those that are streams or pipes.
+    pub(crate) fn load(&self) -> (u64, u64) {
+        let metrics = &self.shared.apps.state("demo").metrics;
+        (metrics.in_flight_now(), metrics.long_lived_now())
+    }
+
+    /// Waits until every client's connection was served to its end, then looks for what is left:
+    /// there must be exactly the `outcomes` and nothing else. Agents must be gone or idle.
+    pub(crate) async fn end(self, agents: impl IntoIterator<Item = Agent>, outcomes: &[&str]) {
+        let servers = std::mem::take(&mut *self.clients.lock().expect("a lock"));
+        for server in servers {
+            let patience = Duration::from_secs(300);
+            let ended = tokio::time::timeout(patience, server).await;
+            ended.expect("a connection ends").expect("without a panic");
+        }
+        assert_eq!(self.outcomes(), outcomes);
+        let idle = tokio::time::timeout(Duration::from_secs(120), self.shared.tasks.idle()).await;
+        assert!(
+            idle.is_ok(),
+            "tasks are left: {:?}",
+            self.shared.tasks.live()
+        );
+        assert_eq!(self.shared.lingering.load(Ordering::Relaxed), 0);
+        assert_eq!(self.load(), (0, 0), "permits are left");
+        for agent in agents {
+            let live = Arc::clone(&agent.live);
+            assert_eq!(live.in_flight(), 0, "a place on a tunnel is left");
+            live.pool.reap(self.shared.clock.now(), true);
+            pass(Duration::from_secs(1)).await;
+            assert_eq!(live.tunnel.stats().streams.total(), 0, "streams are left");
+            assert_eq!(agent.streams(), 0, "the agent has streams left");
+        }
+    }
+}
+
+fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Shared {
+    let clock = Clock::start();
+    let tunnels = Arc::new(Tunnels::default());
+    let settings = Settings::default();
+    Shared {
+        clock,
+        started: Moment::ZERO,
+        node: "gw-test".into(),
+        routes: Arc::new(ArcSwap::from_pointee(RouteTable::build(config))),
+        tunnels: Arc::clone(&tunnels),
+        apps: Apps::new(Arc::clone(metrics)),
+        rules: Rules::from(&config.limits),
+        trusted_proxies: Vec::new(),
+        app_connect: config.limits.app_connect,
+        app_idle: config.limits.app_keep_alive_idle,
+        sinks: Sinks::new(clock, Arc::clone(metrics), None),
+        tasks: Tasks::new(),
+        enroll: Arc::new(Enroll {
+            tunnels,
+            tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
+            terms: Terms {
+                node: "gw-test".into(),
+                features: Vec::new(),
+                ping_after: settings.ping_after,
+                resume_window: Duration::ZERO,
+                limits: limits(&settings),
+                nodes: Vec::new(),
+            },
+            settings,
+            pool: PoolLimits {
+                idle: Duration::from_secs(4),
+                per_app: 64,
+            },
+            handshake: Duration::from_secs(10),
+            clock,
+            metrics: Arc::clone(metrics),
+            on_offer: Box::new(|_| {}),
+        }),
+        shutdown: shutdown.signal(),
+        lingering: Arc::new(AtomicUsize::new(0)),
+    }
+}
+
+/// One direction of a long road: every byte arrives `delay` after it left.
+async fn carry(
+    mut from: tokio::io::ReadHalf<DuplexStream>,
+    mut to: tokio::io::WriteHalf<DuplexStream>,
+    delay: Duration,
+) {
+    let (send, mut receive) = tokio::sync::mpsc::channel::<(Instant, Vec<u8>)>(1024);
+    tokio::spawn(async move {
+        while let Some((at, bytes)) = receive.recv().await {
+            tokio::time::sleep_until(at).await;
+            if to.write_all(&bytes).await.is_err() {
+                return;
+            }
+        }
+        // A far end that is gone needs no goodbye.
+        let _ = to.shutdown().await;
+    });
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let piece = buffer[..count].to_vec();
+        if send.send((Instant::now() + delay, piece)).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn limits(settings: &Settings) -> PeerLimits {
+    PeerLimits {
+        max_streams: settings.max_streams,
+        initial_credit: settings.initial_window,
+        linger: settings.linger,
+    }
+}
+
+fn offer() -> AppOffer {
+    AppOffer {
+        name: "demo".into(),
+        kind: AppKind::Http1,
+        weight: 1,
+        health: AppHealth::Ready,
+        upstream_host: String::new(),
+    }
+}
+
+fn info() -> ClientInfo {
+    ClientInfo {
+        peer: ([192, 0, 2, 7], 5000).into(),
+        local: ([127, 0, 0, 1], 80).into(),
+        tls: false,
+        sni: None,
+        connection: 1,
+    }
+}
+
+/// The gateway's end of a client's connection: in memory, but it knows what a reset is.
+struct Wire {
+    io: DuplexStream,
+    reset: Arc<AtomicBool>,
+}
+
+impl Transport for Wire {
+    fn is_reset(&self) -> bool {
+        false
+    }
+
+    fn reset_on_close(&self) {
+        self.reset.store(true, Ordering::Relaxed);
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+}

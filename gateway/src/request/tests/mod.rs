@@ -1,0 +1,11 @@
+//! The corridor against a scripted app, sentence by sentence of the rules it must keep.
+#![allow(clippy::unwrap_used)]
+
+mod answers;
+mod clients;
+mod evidence;
+mod go;
+mod http2;
+mod retry;
+mod upgrade;
+mod windows;
