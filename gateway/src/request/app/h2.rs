@@ -374,6 +374,7 @@ impl AppSide for Http2Exchange {
             // Not begun yet: whatever was taken is less.
             head: marks.head.map_or(u64::MAX, from_start),
             whole: marks.whole.map(from_start),
+            so_far: from_start(marks.so_far),
             answer: marks.answer,
         }
     }
