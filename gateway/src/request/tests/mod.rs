@@ -7,5 +7,6 @@ mod evidence;
 mod go;
 mod http2;
 mod retry;
+mod truth;
 mod upgrade;
 mod windows;
