@@ -96,7 +96,7 @@ struct DevArgs {
     /// Without it a small demo app is built in, with pages to try each verdict.
     #[arg(long, value_name = "URL", env = "BH_DEV_APP", value_parser = target_argument)]
     app: Option<Target>,
-    /// Name of the app; it answers at http://NAME.localhost:PORT.
+    /// Name of the app; it answers at `http://NAME.localhost:PORT`.
     #[arg(long, value_name = "NAME", env = "BH_DEV_NAME", default_value = "demo",
           value_parser = app_name_argument)]
     name: AppName,

@@ -23,6 +23,10 @@ pub struct Pair {
     to_gateway: BytesMut,
     agent_inbox: BytesMut,
     gateway_inbox: BytesMut,
+    /// Everything the gateway ever gave to the carrier.
+    pub gateway_sent: BytesMut,
+    /// Everything the agent ever gave to the carrier.
+    pub agent_sent: BytesMut,
     /// Events of the gateway's core so far, in order.
     pub gateway_events: Vec<Event>,
     /// Events of the agent's core so far, in order.
@@ -46,6 +50,8 @@ impl Pair {
             to_gateway: BytesMut::new(),
             agent_inbox: BytesMut::new(),
             gateway_inbox: BytesMut::new(),
+            gateway_sent: BytesMut::new(),
+            agent_sent: BytesMut::new(),
             gateway_events: Vec::new(),
             agent_events: Vec::new(),
         }
@@ -76,21 +82,41 @@ impl Pair {
     /// # Errors
     /// What a core says of its peer.
     pub fn settle(&mut self) -> Result<(), ConnError> {
-        while self.emit_gateway() + self.emit_agent() > 0 {
+        loop {
+            self.emit_gateway();
+            self.emit_agent();
+            if self.to_agent.is_empty() && self.to_gateway.is_empty() {
+                return Ok(());
+            }
             self.deliver_to_agent(usize::MAX)?;
             self.deliver_to_gateway(usize::MAX)?;
         }
-        Ok(())
     }
 
     /// The gateway gives its frames to the carrier; answers how many bytes.
     pub fn emit_gateway(&mut self) -> usize {
-        emit(&mut self.gateway, &mut self.to_agent)
+        self.emit_gateway_some(usize::MAX)
+    }
+
+    /// As [`Pair::emit_gateway`], about `budget` bytes.
+    pub fn emit_gateway_some(&mut self, budget: usize) -> usize {
+        let bytes = emit(&mut self.gateway, budget);
+        self.gateway_sent.extend_from_slice(&bytes);
+        self.to_agent.extend_from_slice(&bytes);
+        bytes.len()
     }
 
     /// The agent gives its frames to the carrier; answers how many bytes.
     pub fn emit_agent(&mut self) -> usize {
-        emit(&mut self.agent, &mut self.to_gateway)
+        self.emit_agent_some(usize::MAX)
+    }
+
+    /// As [`Pair::emit_agent`], about `budget` bytes.
+    pub fn emit_agent_some(&mut self, budget: usize) -> usize {
+        let bytes = emit(&mut self.agent, budget);
+        self.agent_sent.extend_from_slice(&bytes);
+        self.to_gateway.extend_from_slice(&bytes);
+        bytes.len()
     }
 
     /// The agent receives at most `max` bytes.
@@ -213,12 +239,11 @@ impl Pair {
     }
 }
 
-fn emit(conn: &mut Conn, pipe: &mut BytesMut) -> usize {
+fn emit(conn: &mut Conn, budget: usize) -> BytesMut {
     let mut out = Outbox::default();
-    conn.poll_transmit(&mut out, usize::MAX);
-    let before = pipe.len();
-    for segment in out.segments() {
-        pipe.extend_from_slice(segment);
-    }
-    pipe.len() - before
+    conn.poll_transmit(&mut out, budget);
+    let mut bytes = BytesMut::new();
+    out.segments()
+        .for_each(|segment| bytes.extend_from_slice(segment));
+    bytes
 }

@@ -218,6 +218,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         match self.parts.answer.poll_ready(cx) {
             Poll::Pending => {
                 self.waits_for_client_read = true;
+                self.parts.app.attend(cx);
                 Poll::Pending
             }
             Poll::Ready(Err(_)) => Poll::Ready(Some(Finish::ClientLeft)),

@@ -97,6 +97,7 @@ impl Exchanges {
                     start: 0,
                     head: 0,
                     whole: None,
+                    so_far: view.queued_to,
                     answer: view.received,
                 };
                 let judgement =

@@ -57,7 +57,9 @@ pub struct Marks {
     pub head: Option<u64>,
     /// Behind the request, once all of it was handed to the tunnel.
     pub whole: Option<u64>,
-    /// Bytes since the first of the answer's head.
+    /// Behind what was handed over so far; what comes later is the connection's own.
+    pub so_far: u64,
+    /// Bytes from the first of the answer's head to the last of the answer so far.
     pub answer: u64,
 }
 
@@ -131,6 +133,7 @@ impl Http2Connection {
         Marks {
             head: wire.sent.head_end(),
             whole: wire.sent.whole(),
+            so_far: wire.sent.request_to(),
             answer: wire.got.answer(),
         }
     }

@@ -1,7 +1,7 @@
 //! Composition root: puts the rooms together and runs a gateway, alone or with an agent in `dev`.
 //! The only place that imports them all.
 //!
-//! A gateway is made in two steps, so that nothing is half-started: [`Bound`] holds every listener
+//! A gateway is made in two steps, so that nothing is half-started: [`bound::Bound`] holds every listener
 //! or the one line that says what is wrong; running it cannot fail for a reason a person must mend.
 
 mod bound;

@@ -48,10 +48,11 @@ impl Conn {
         self.store.get(key).map(|s| (&s.open, s.deadline))
     }
 
-    /// The app's connection stands and nothing was written yet.
+    /// The app's connection stands and nothing was written yet. Without effect on a refused stream.
     pub fn opened(&mut self, key: StreamKey) {
         if let Some(stream) = self.store.find(key)
             && stream.phase == Phase::Opening
+            && stream.pending.refused.is_none()
         {
             stream.phase = Phase::Open;
             stream.was_opened = true;

@@ -222,6 +222,17 @@ impl SendHalf {
         self.consumed
     }
 
+    /// Bytes the peer would still take.
+    #[cfg(test)]
+    pub(super) fn free_credit(&self) -> u64 {
+        self.limit - self.end
+    }
+
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> usize {
+        self.retained.len() + self.queued.len()
+    }
+
     pub(super) fn is_shut(&self) -> bool {
         self.shut
     }
@@ -261,8 +272,8 @@ pub(super) struct RecvHalf {
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
     grown_at: Moment,
-    /// Where the latest exchange began.
-    begun_at: Option<u64>,
+    /// A BEGIN stands in the queue.
+    mark_waits: bool,
 }
 
 impl RecvHalf {
@@ -277,7 +288,7 @@ impl RecvHalf {
             fin: false,
             discard: None,
             grown_at: now,
-            begun_at: None,
+            mark_waits: false,
         }
     }
 
@@ -317,20 +328,20 @@ impl RecvHalf {
             .push_back(Item::Data(Bytes::copy_from_slice(&bytes)));
     }
 
-    /// Takes a BEGIN from the wire. Without a byte since the last one it is a breach: an exchange
-    /// has bytes, and marks alone would need no credit.
+    /// Takes a BEGIN from the wire. One waits at most: an exchange begins after the answer to the
+    /// last one, and marks need no credit.
     pub(super) fn push_begin(
         &mut self,
         begin: Begin,
         deadline: Moment,
     ) -> Result<(), &'static str> {
-        if self.begun_at == Some(self.received) {
-            return Err("an exchange without a byte");
+        if self.discard.is_some() {
+            return Ok(());
         }
-        self.begun_at = Some(self.received);
-        if self.discard.is_none() {
-            self.queue.push_back(Item::Begin(begin, deadline));
+        if std::mem::replace(&mut self.mark_waits, true) {
+            return Err("an exchange before the last one began");
         }
+        self.queue.push_back(Item::Begin(begin, deadline));
         Ok(())
     }
 
@@ -355,6 +366,7 @@ impl RecvHalf {
     pub(super) fn pop_begin(&mut self) {
         if matches!(self.queue.front(), Some(Item::Begin(..))) {
             self.queue.pop_front();
+            self.mark_waits = false;
         }
     }
 
@@ -376,7 +388,7 @@ impl RecvHalf {
         max_window: u32,
         due: Due,
     ) -> Option<(u64, u64)> {
-        if self.taken == self.told || self.discard == Some(Taken::Evidence) {
+        if self.taken == self.told || self.discard.is_some() {
             return None;
         }
         let half = u64::from(self.window / 2);
@@ -393,6 +405,17 @@ impl RecvHalf {
         self.told = self.taken;
         self.granted = self.granted.max(self.taken + u64::from(self.window));
         Some((self.granted, self.taken))
+    }
+
+    /// Bytes the peer may still send.
+    #[cfg(test)]
+    pub(super) fn free_credit(&self) -> u64 {
+        self.granted - self.received
+    }
+
+    #[cfg(test)]
+    pub(super) fn pieces(&self) -> usize {
+        self.queue.len()
     }
 
     pub(super) fn received(&self) -> u64 {

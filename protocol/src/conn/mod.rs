@@ -12,12 +12,18 @@
 //! * an error is terminal for the tunnel and never touches another tunnel.
 
 mod agent;
+#[cfg(test)]
+mod edges;
 mod emit;
 mod error;
 mod event;
 mod flow;
 mod gateway;
+#[cfg(test)]
+mod hostile;
 mod liveness;
+#[cfg(test)]
+mod properties;
 mod receive;
 mod sched;
 mod settings;

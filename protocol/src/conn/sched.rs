@@ -83,6 +83,12 @@ impl Sched {
         self.bulk.retain(|key| lives(*key));
     }
 
+    /// Keys that stand in any queue.
+    #[cfg(test)]
+    pub(super) fn standing(&self) -> usize {
+        self.control.len() + self.fresh.len() + self.bulk.len() + self.orphans.len()
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pong.is_none()
             && self.ping.is_none()

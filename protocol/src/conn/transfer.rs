@@ -31,16 +31,24 @@ impl Conn {
     /// Takes bytes from the front of `bytes`, as many as there is room for; answers how many.
     pub fn write(&mut self, key: StreamKey, bytes: &mut Bytes) -> usize {
         let count = self.room(key).min(bytes.len());
-        if count > 0
-            && let Some(stream) = self.store.find(key)
-        {
-            stream.out.push(bytes.split_to(count));
+        self.write_all(key, bytes.split_to(count));
+        count
+    }
+
+    /// Takes all of `bytes`, for a writer that cannot give them back; it asked [`Conn::room`] before, and
+    /// what another thread changed since then (a shorter path keeps less) must not cost a byte.
+    /// Nothing is taken once writing is over.
+    pub fn write_all(&mut self, key: StreamKey, bytes: Bytes) {
+        if bytes.is_empty() || !self.is_writable(key) {
+            return;
+        }
+        if let Some(stream) = self.store.find(key) {
+            stream.out.push(bytes);
             if std::mem::take(&mut stream.untold_begin) {
                 self.tell(self.latest, key, Due::Any);
             }
             self.offer(key);
         }
-        count
     }
 
     /// Ends this side's direction after what was written.

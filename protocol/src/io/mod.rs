@@ -8,6 +8,8 @@ pub mod shake;
 mod shared;
 pub mod socket;
 mod stream;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 mod tunnel;
 

@@ -74,7 +74,7 @@ impl Tunnel {
         Ok(TunnelStream::new(Arc::clone(&self.shared), key))
     }
 
-    /// Agent: the next stream the gateway opens; `None` when the tunnel is over. Cancel safe.
+    /// Agent: the next stream the gateway opens; `None` when the tunnel is over. Cancel safe; one waiter.
     pub async fn accept(&self) -> Option<AppStream> {
         let key = poll_fn(|cx| self.shared.lock().poll_incoming(cx)).await?;
         Some(AppStream::new(Arc::clone(&self.shared), key))

@@ -7,7 +7,7 @@
 //! Pure: bytes in, values out. Order and state are `conn`'s business.
 //!
 //! Invariants: nothing is allocated for a length or count before it is checked against the bytes
-//! that are really there; a payload is used up exactly; what [`encode`] writes, [`decode`] reads.
+//! that are really there; a payload is used up exactly; what [`encode()`] writes, [`decode()`] reads.
 
 mod apps;
 mod begin;

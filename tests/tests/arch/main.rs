@@ -71,13 +71,36 @@ fn sleep_faults(path: &Path, text: &str) -> Vec<String> {
         .collect()
 }
 
+/// Modules declared for tests only, wherever their parents lie.
+fn test_modules(sources: &[(std::path::PathBuf, String)]) -> Vec<String> {
+    let of = |(path, text): &(std::path::PathBuf, String)| {
+        let module = tree::module(path)?;
+        Some(source::test_modules(text, &module).unwrap_or_else(|error| panic!("{error}")))
+    };
+    sources.iter().filter_map(of).flatten().collect()
+}
+
 #[test]
 fn each_room_imports_only_what_it_may() {
-    let faults: Vec<String> = sources()
-        .iter()
+    let sources = sources();
+    let tests = test_modules(&sources);
+    let for_tests = |path: &Path| {
+        let module = tree::module(path).unwrap_or_default().join("::");
+        tests.iter().any(|test| rules::below(&module, test))
+    };
+    let production = sources.iter().filter(|(path, _)| !for_tests(path));
+    let faults: Vec<String> = production
         .flat_map(|(path, text)| import_faults(path, text))
         .collect();
     none(&faults);
+}
+
+#[test]
+fn a_module_declared_for_tests_is_known_as_one() {
+    let sources = |text: &str| vec![("gateway/src/route/mod.rs".into(), text.to_owned())];
+    let found = test_modules(&sources("#[cfg(test)]\nmod testing;\nmod host;"));
+    assert_eq!(found, ["bridgehead_gateway::route::testing"]);
+    assert!(test_modules(&sources("mod testing;")).is_empty());
 }
 
 #[test]

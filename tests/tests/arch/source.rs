@@ -24,20 +24,27 @@ impl Named {
     }
 }
 
+/// Modules that `text` declares for tests only, by `#[cfg(test)] mod name;`, as whole module paths.
+pub(crate) fn test_modules(text: &str, module: &[String]) -> Result<Vec<String>, String> {
+    Ok(read(text, module)?.test_modules)
+}
+
 /// Every path that `text` names. `module` is the file's own module path, crate name first.
 pub(crate) fn paths(text: &str, module: &[String]) -> Result<Vec<Named>, String> {
+    Ok(read(text, module)?.found)
+}
+
+fn read(text: &str, module: &[String]) -> Result<Reader, String> {
     let stream: TokenStream = text
         .parse()
         .map_err(|error| format!("does not lex: {error}"))?;
-    let mut reader = Reader { found: Vec::new() };
-    reader.block(
-        stream,
-        &Place {
-            module: module.to_vec(),
-            test: false,
-        },
-    );
-    Ok(reader.found)
+    let mut reader = Reader::default();
+    let place = Place {
+        module: module.to_vec(),
+        test: false,
+    };
+    reader.block(stream, &place);
+    Ok(reader)
 }
 
 /// Where the reader stands.
@@ -47,8 +54,10 @@ struct Place {
     test: bool,
 }
 
+#[derive(Default)]
 struct Reader {
     found: Vec<Named>,
+    test_modules: Vec<String>,
 }
 
 impl Reader {
@@ -109,6 +118,10 @@ impl Reader {
             return at + 1;
         };
         let Some(TokenTree::Group(body)) = tokens.get(at + 2) else {
+            if place.test || test {
+                let path = place.module.iter().cloned().chain([name.to_string()]);
+                self.test_modules.push(path.collect::<Vec<_>>().join("::"));
+            }
             return at + 2;
         };
         let mut inner = Place {

@@ -51,7 +51,13 @@ async fn grpc_works_in_all_four_shapes_with_metadata_deadline_and_cancel() {
 async fn grpc_carries_large_messages_and_many_calls_beside_a_stalled_one() {
     let python = needs!(python());
     let real = server(&python, "").await;
-    let features = ["large", "many", "beside a stalled stream", "stalled stream"];
+    let features = [
+        "reuse",
+        "large",
+        "many",
+        "beside a stalled stream",
+        "stalled stream",
+    ];
     checks(&python, &real, &["grpc_load.py"], &features);
 }
 
@@ -73,4 +79,25 @@ async fn a_grpc_stream_whose_server_dies_never_ends_well() {
         &["grpc_failures.py", "midway"],
         &["died midway"],
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_websocket_for_a_grpc_server_is_refused_with_proof() {
+    let python = needs!(python());
+    let real = server(&python, "").await;
+    let host = real.world.host("demo");
+    let mut client = real.world.h1().await;
+    let fields = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="),
+    ];
+    let answer = client.ask("GET", "/", &host, &fields, b"").await;
+    assert_eq!(answer.status, 501);
+    assert_eq!(
+        answer.header("bridgehead-code"),
+        Some("UPGRADE_UNSUPPORTED")
+    );
+    assert_eq!(answer.header("bridgehead-delivery"), Some("not_delivered"));
 }

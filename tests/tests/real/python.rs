@@ -1,4 +1,4 @@
-//! Python's servers: uvicorn with FastAPI, gunicorn's sync worker, and `http.server`.
+//! Python's servers: uvicorn and hypercorn with FastAPI, gunicorn's sync worker, and `http.server`.
 
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -38,10 +38,22 @@ async fn fastapi(python: &std::path::Path) -> Real {
     behind(setup(), module(python, &args), port, "http").await
 }
 
+/// The same app by HTTP/2 without TLS.
+async fn fastapi_h2c(python: &std::path::Path) -> Real {
+    let port = free_port();
+    let bind = format!("127.0.0.1:{port}");
+    let args = ["-m", "hypercorn", "fastapi_app:app", "--bind", &bind];
+    let setup = setup().app("demo", "protocol = \"h2c\"");
+    behind(setup, module(python, &args), port, "h2c").await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fastapi_takes_an_upload() {
     let python = needs!(python());
-    let real = fastapi(&python).await;
+    takes_an_upload(&fastapi(&python).await).await;
+}
+
+async fn takes_an_upload(real: &Real) {
     let content = vec![b'z'; 3_000_000];
     let mut body =
         b"--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.bin\"\r\n\r\n"
@@ -86,7 +98,10 @@ async fn fastapi_streams_each_piece_before_the_next_is_asked_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fastapi_speaks_websocket() {
     let python = needs!(python());
-    let real = fastapi(&python).await;
+    speaks_websocket(&fastapi(&python).await).await;
+}
+
+async fn speaks_websocket(real: &Real) {
     let connected = ws::connect(real.world.places.public, &real.world.host("demo"), "/ws").await;
     let (mut socket, _) = connected.expect("the handshake passes");
     for message in [Message::text("hello"), Message::binary(vec![0, 1, 255])] {
@@ -94,6 +109,17 @@ async fn fastapi_speaks_websocket() {
         let next = wait::within(wait::SOON, "an echo", socket.next()).await;
         assert_eq!(next.expect("a message").expect("no error"), message);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fastapi_over_http2_without_tls_takes_uploads_and_websockets() {
+    let python = needs!(python());
+    let real = fastapi_h2c(&python).await;
+    takes_an_upload(&real).await;
+    // Asked for with an HTTP/1.1 upgrade, passed on by extended CONNECT.
+    speaks_websocket(&real).await;
+    let answer = real.world.get("/teapot").await;
+    assert_eq!((answer.status, answer.made_by_gateway()), (418, false));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

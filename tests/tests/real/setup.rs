@@ -23,6 +23,7 @@ const PYTHON: &[&str] = &[
     "python-multipart",
     "gunicorn",
     "grpcio",
+    "hypercorn",
     "kosoku",
 ];
 

@@ -334,6 +334,7 @@ impl AppSide for Http1Exchange {
             start: self.start,
             head: self.head_len,
             whole: all_taken.then_some(self.handed_over),
+            so_far: self.handed_over,
             answer: if trusted {
                 view.received.saturating_sub(self.received_before)
             } else {

@@ -374,6 +374,7 @@ impl AppSide for Http2Exchange {
             // Not begun yet: whatever was taken is less.
             head: marks.head.map_or(u64::MAX, from_start),
             whole: marks.whole.map(from_start),
+            so_far: from_start(marks.so_far),
             answer: marks.answer,
         }
     }
@@ -450,6 +451,10 @@ impl AppSide for Http2Exchange {
             Reading::Done => Poll::Ready(Ok(AppEvent::End)),
             Reading::Failed(fault) => Poll::Ready(Err(*fault)),
         }
+    }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        self.connection.drive(cx);
     }
 }
 

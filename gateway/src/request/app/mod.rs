@@ -106,6 +106,8 @@ pub struct Offsets {
     pub head: u64,
     /// Bytes of head and body, once all of it was handed over.
     pub whole: Option<u64>,
+    /// Bytes of head and body handed over so far.
+    pub so_far: u64,
     /// Bytes that came from the app since the exchange began and are its answer.
     pub answer: u64,
 }
@@ -116,6 +118,7 @@ impl Offsets {
         start: u64::MAX,
         head: 0,
         whole: None,
+        so_far: 0,
         answer: 0,
     };
 
@@ -123,8 +126,7 @@ impl Offsets {
     /// request (an echoed ping) is none of it.
     #[must_use]
     pub fn taken(&self, consumed: u64) -> u64 {
-        let taken = consumed.saturating_sub(self.start);
-        self.whole.map_or(taken, |whole| taken.min(whole))
+        consumed.saturating_sub(self.start).min(self.so_far)
     }
 }
 
@@ -145,6 +147,10 @@ pub trait AppSide: Send {
 
     /// The next thing the app says. Cancel safe.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>>;
+
+    /// Called while what the app says is not wanted, so that it is not taken for dead: HTTP/2 has
+    /// PINGs to answer.
+    fn attend(&mut self, _: &mut Context<'_>) {}
 }
 
 /// One exchange, by what the app speaks.
@@ -237,6 +243,13 @@ impl AppSide for AppExchange {
         match self {
             Self::Http1(exchange) => exchange.poll_event(cx),
             Self::Http2(exchange) => exchange.poll_event(cx),
+        }
+    }
+
+    fn attend(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Http1(exchange) => exchange.attend(cx),
+            Self::Http2(exchange) => exchange.attend(cx),
         }
     }
 }

@@ -5,6 +5,7 @@ mod answers;
 mod clients;
 mod evidence;
 mod go;
+mod h2c;
 mod http2;
 mod retry;
 mod truth;

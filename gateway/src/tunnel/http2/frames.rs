@@ -142,6 +142,8 @@ pub(super) struct Sent {
     stream: u32,
     ends: Ends,
     data: u64,
+    /// Offset behind the last frame of the message so far.
+    last: u64,
     reset: bool,
 }
 
@@ -156,6 +158,7 @@ impl Sent {
                 whole: None,
             },
             data: 0,
+            last: 0,
             reset: false,
         }
     }
@@ -165,6 +168,7 @@ impl Sent {
         self.stream = stream;
         self.ends = Ends::default();
         self.data = 0;
+        self.last = 0;
         self.reset = false;
     }
 
@@ -174,11 +178,15 @@ impl Sent {
             stream,
             ends,
             data,
+            last,
             reset,
         } = self;
         scan.feed(bytes, |frame| {
             if frame.stream == *stream {
                 ends.on(frame);
+                if matches!(frame.kind, DATA | HEADERS | CONTINUATION) {
+                    *last = frame.end;
+                }
                 match frame.kind {
                     DATA => *data += u64::from(frame.len),
                     RST_STREAM => *reset = true,
@@ -191,6 +199,11 @@ impl Sent {
     /// Offset behind the request's head, once its frames have begun.
     pub(super) const fn head_end(&self) -> Option<u64> {
         self.ends.head
+    }
+
+    /// Offset behind the last byte of the request that was sent so far.
+    pub(super) fn request_to(&self) -> u64 {
+        self.last.min(self.scan.offset)
     }
 
     /// Offset behind the request, once all of it was sent.
@@ -222,6 +235,8 @@ pub(super) struct Got {
     ends: Ends,
     heads: u32,
     answer: Option<u64>,
+    /// Offset behind the last frame of the answer so far.
+    last: u64,
     reset: bool,
     settings: bool,
     foreign: bool,
@@ -240,6 +255,7 @@ impl Got {
             },
             heads: 0,
             answer: None,
+            last: 0,
             reset: false,
             settings: false,
             foreign: false,
@@ -253,6 +269,7 @@ impl Got {
         self.ends = Ends::default();
         self.heads = 0;
         self.answer = None;
+        self.last = 0;
         self.reset = false;
     }
 
@@ -263,6 +280,7 @@ impl Got {
             ends,
             heads,
             answer,
+            last,
             reset,
             settings,
             foreign,
@@ -278,6 +296,9 @@ impl Got {
             if frame.stream == *stream {
                 ends.on(frame);
                 *reset |= frame.kind == RST_STREAM;
+                if matches!(frame.kind, DATA | HEADERS | CONTINUATION) {
+                    *last = frame.end;
+                }
                 if frame.kind == HEADERS {
                     *heads += 1;
                     answer.get_or_insert(frame.start);
@@ -286,9 +307,10 @@ impl Got {
         });
     }
 
-    /// Bytes since the first of the answer's head.
+    /// Bytes from the first of the answer's head to the last of the answer so far.
     pub(super) fn answer(&self) -> u64 {
-        self.answer.map_or(0, |start| self.scan.offset - start)
+        let end = self.last.min(self.scan.offset);
+        self.answer.map_or(0, |start| end - start)
     }
 
     /// True once the whole answer is here, whatever happened behind it.
@@ -402,6 +424,24 @@ mod tests {
         assert_eq!((got.answer(), got.is_whole()), (19, true));
         got.follow(3);
         assert_eq!((got.answer(), got.is_whole()), (0, false));
+    }
+
+    #[test]
+    fn pings_are_part_of_neither_message() {
+        let ping = frame(6, 0, 0, 8);
+        let head = frame(HEADERS, END_HEADERS, 1, 10);
+        let mut sent = Sent::new();
+        sent.feed(&request());
+        sent.follow(1);
+        sent.feed(&head);
+        sent.feed(&ping);
+        assert_eq!(sent.request_to(), 39 + 19);
+        let mut got = Got::new();
+        got.follow(1);
+        got.feed(&frame(SETTINGS, 0, 0, 0));
+        got.feed(&head);
+        got.feed(&ping);
+        assert_eq!(got.answer(), 19);
     }
 
     #[test]

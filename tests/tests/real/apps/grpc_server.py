@@ -8,6 +8,10 @@ from concurrent import futures
 import grpc
 
 
+def peer(request, context):
+    return context.peer().encode()
+
+
 def unary(request, context):
     for key, value in context.invocation_metadata():
         if key == "x-in":
@@ -68,6 +72,7 @@ def die_midway(request, context):
 
 
 methods = {
+    "Peer": grpc.unary_unary_rpc_method_handler(peer),
     "Flood": grpc.unary_stream_rpc_method_handler(flood),
     "Die": grpc.unary_unary_rpc_method_handler(die),
     "DieMidway": grpc.unary_stream_rpc_method_handler(die_midway),

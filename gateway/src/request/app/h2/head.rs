@@ -30,6 +30,7 @@ pub(super) fn request(head: &RequestHead) -> Result<Request<()>, AppFault> {
         .path_and_query(path)
         .build()
         .map_err(|_| unspeakable("the target has no form in HTTP/2"))?;
+    hide(&mut headers);
     if head.te_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
     }
@@ -59,6 +60,16 @@ pub(super) fn request(head: &RequestHead) -> Result<Request<()>, AppFault> {
     *request.uri_mut() = uri;
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Requests of many clients share a connection's compression; credentials stay out of its table
+/// (RFC 7541 §7.1.3).
+fn hide(headers: &mut HeaderMap) {
+    for name in [header::AUTHORIZATION, header::COOKIE] {
+        if let header::Entry::Occupied(mut field) = headers.entry(name) {
+            field.iter_mut().for_each(|value| value.set_sensitive(true));
+        }
+    }
 }
 
 fn empty() -> HeaderValue {

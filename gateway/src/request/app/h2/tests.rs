@@ -6,6 +6,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use super::Http2Exchange;
@@ -403,4 +404,54 @@ async fn a_web_socket_goes_by_extended_connect_where_the_app_has_it() {
     }
     send(&mut exchange, BodyPart::End).await;
     assert!(matches!(event(&mut exchange).await, Ok(AppEvent::End)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_is_answered_while_nobody_wants_the_answer() {
+    let mut world = World::new();
+    let (connection, socket) = world.connect().await;
+    let (tell, ponged) = tokio::sync::oneshot::channel();
+    tokio::spawn(async move {
+        let mut connection = h2::server::handshake(socket).await.expect("a preface");
+        let mut pings = connection.ping_pong().expect("asked for once");
+        let (_, mut respond) = connection
+            .accept()
+            .await
+            .expect("a request")
+            .expect("sound");
+        let mut stream = respond.send_response(ok(), false).expect("it is sent");
+        stream
+            .send_data(Bytes::from_static(b"first"), false)
+            .expect("it is sent");
+        let pong = async {
+            pings.ping(h2::Ping::opaque()).await.expect("a pong");
+            tell.send(()).expect("it is waited for");
+        };
+        let serve = async { while connection.accept().await.is_some() {} };
+        tokio::join!(pong, serve);
+    });
+    let mut exchange = begin(connection, &head(Method::GET, BodyLength::None));
+    assert!(matches!(event(&mut exchange).await, Ok(AppEvent::Head(_))));
+    let attending = poll_fn(|cx| {
+        exchange.attend(cx);
+        Poll::<()>::Pending
+    });
+    let soon = std::time::Duration::from_secs(5);
+    let ponged = tokio::time::timeout(soon, ponged);
+    tokio::select! {
+        () = attending => {}
+        ponged = ponged => ponged.expect("in time").expect("the app lives"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_gives_its_stream_back_to_watch_it_linger() {
+    let mut world = World::new();
+    let (connection, mut socket) = world.connect().await;
+    let exchange = begin(connection, &head(Method::GET, BodyLength::None));
+    let stream = exchange.into_connection().into_stream();
+    let mut stream = stream.expect("nobody else has it");
+    socket.write_all(b"late").await.expect("it is sent");
+    let late = poll_fn(|cx| stream.poll_read(cx, 100)).await;
+    assert_eq!(late, Ok(Some(Bytes::from_static(b"late"))));
 }

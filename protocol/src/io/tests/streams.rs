@@ -1,0 +1,117 @@
+//! Streams: giving up, being watched, ending without a cut.
+
+use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn whoever_watches_a_stream_is_woken_when_its_owner_drops_it() {
+    let world = world();
+    let (stream, app) = world.opened().await;
+    let control = stream.control().clone();
+    let watching = tokio::spawn(async move { poll_fn(|cx| control.poll_counted(cx)).await });
+    a_moment().await;
+    drop(stream);
+    a_moment().await;
+    app.conclude(FinalCause::Reset);
+    assert!(watching.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_writer_is_woken_when_another_hand_gives_the_stream_up() {
+    let world = world();
+    let (mut stream, _app) = world.opened().await;
+    let control = stream.control().clone();
+    fill(&mut stream).await;
+    let writing = tokio::spawn(async move { poll_fn(|cx| stream.poll_writable(cx)).await });
+    a_moment().await;
+    control.fence(false);
+    assert!(writing.await.unwrap().is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_until_the_app_took_everything() {
+    let world = world();
+    let (mut stream, app) = world.opened().await;
+    let (mut socket, mut reader) = duplex(1000);
+    let serving = tokio::spawn(async move {
+        loop {
+            let outgoing =
+                poll_fn(|cx| app.poll_outgoing(cx, &mut socket, FailedWrite::TookNothing)).await;
+            match outgoing.unwrap() {
+                Outgoing::Wrote(_) => {}
+                Outgoing::Fin => break,
+                other => panic!("cut off: {other:?}"),
+            }
+        }
+        drop(socket);
+        app.conclude(FinalCause::AppClosed);
+    });
+    // The app ended its direction before.
+    let sent = vec![9; 300_000];
+    let sending = tokio::spawn({
+        let sent = sent.clone();
+        async move {
+            stream.write_all(&sent).await.unwrap();
+            stream.shutdown().await.unwrap();
+        }
+    });
+    let mut got = Vec::new();
+    reader.read_to_end(&mut got).await.unwrap();
+    assert!(got == sent, "{} of {} bytes", got.len(), sent.len());
+    serving.await.unwrap();
+    sending.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_ends_of_a_tcp_stream_end_in_order_before_its_drop() {
+    let world = world();
+    let (mut stream, app) = world.opened().await;
+    app.finish();
+    let mut nothing = Vec::new();
+    stream.read_to_end(&mut nothing).await.unwrap();
+    stream.write_all(b"the tail").await.unwrap();
+    let ending = tokio::spawn(async move {
+        stream.shutdown().await.unwrap();
+        drop(stream);
+    });
+    a_moment().await;
+    assert!(!ending.is_finished(), "the app has not taken it");
+    let mut took = Vec::new();
+    loop {
+        let outgoing =
+            poll_fn(|cx| app.poll_outgoing(cx, &mut took, FailedWrite::TookNothing)).await;
+        match outgoing.unwrap() {
+            Outgoing::Wrote(_) => a_moment().await,
+            Outgoing::Fin => break,
+            other => panic!("cut off: {other:?}"),
+        }
+    }
+    app.conclude(FinalCause::AppClosed);
+    ending.await.unwrap();
+    assert_eq!(took, b"the tail");
+}
+
+#[tokio::test(start_paused = true)]
+async fn giving_up_answers_what_was_emitted_even_while_the_carrier_is_stuck() {
+    let mut world = scripted(1024);
+    let mut stream = world.opens(1).await;
+    stream.control().begin(begin());
+    fill(&mut stream).await;
+    a_moment().await;
+    let emitted = stream.control().reset(ResetCode::Cancelled);
+    // The rest of what was emitted still goes out; not a byte more does.
+    let mut arrived = 0;
+    let mut seen = BytesMut::new();
+    loop {
+        world.peer.read_buf(&mut seen).await.unwrap();
+        while let Some(frame) = decode(&mut seen, &Limits::default()).unwrap() {
+            match frame {
+                Frame::Data { bytes, .. } => arrived += bytes.len() as u64,
+                Frame::Reset { .. } => {
+                    assert_eq!(arrived, emitted);
+                    return;
+                }
+                _ => {}
+            }
+        }
+    }
+}
