@@ -7,6 +7,7 @@ mod evidence;
 mod go;
 mod h2c;
 mod http2;
+mod own;
 mod retry;
 mod truth;
 mod upgrade;
