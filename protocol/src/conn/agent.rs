@@ -81,7 +81,8 @@ impl Conn {
         self.owe(key);
     }
 
-    /// What stands at the front of the bytes for the app.
+    /// What stands at the front of the bytes for the app. After this side slept, no exchange begins
+    /// until the gateway was heard again.
     #[must_use]
     pub fn front(&self, key: StreamKey) -> Front {
         let Some(stream) = self.store.get(key) else {
@@ -97,7 +98,10 @@ impl Conn {
                 linger: linger && stream.inn.taken() == stream.inn.received(),
             };
         }
+        let held = self.lateness.is_held();
         match stream.inn.front() {
+            Some(Item::Data(_)) if held && stream.untouched => Front::Empty,
+            Some(Item::Begin(..)) if held => Front::Empty,
             Some(Item::Data(bytes)) => Front::Bytes(bytes.clone()),
             Some(Item::Begin(begin, deadline)) => Front::Begin {
                 begin: *begin,
@@ -112,6 +116,7 @@ impl Conn {
     /// as the write, before any other event is handled: this number is the evidence.
     pub fn app_took(&mut self, now: Moment, key: StreamKey, count: usize) {
         if let Some(stream) = self.store.find(key) {
+            stream.untouched &= count == 0;
             let taken = stream.inn.take(count);
             debug_assert_eq!(taken.map(|b| b.len()), Some(count));
             self.told_or_later(now, key);
@@ -123,6 +128,7 @@ impl Conn {
         if let Some(stream) = self.store.find(key) {
             stream.inn.pop_begin();
             stream.untold_begin = true;
+            stream.untouched = true;
             stream.out.mark_fresh();
         }
     }

@@ -438,3 +438,77 @@ fn bytes_that_cannot_be_given_back_are_taken_whole() {
     }
     assert_eq!(read, much.len());
 }
+
+// ---- a side that slept ---------------------------------------------------------------------
+
+/// The agent's loop did not turn for `span`; the gateway's did.
+fn sleep(pair: &mut Pair, span: Duration) {
+    pair.now += span;
+    pair.gateway.handle_timeout(pair.now).unwrap();
+    pair.emit_gateway();
+}
+
+#[test]
+fn an_agent_that_slept_begins_nothing_before_its_gateway_was_heard_again() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, None, b"POST");
+    sleep(&mut pair, Duration::from_secs(3));
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    assert_eq!(pair.agent.front(app), Front::Empty);
+    pair.emit_agent();
+    pair.deliver_to_gateway(usize::MAX).unwrap();
+    let seen = pair.agent_events.len();
+    pair.emit_gateway();
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    let woken = pair.agent_events[seen..]
+        .iter()
+        .any(|e| matches!(e, Event::Stream(k, w) if *k == app && w.has(Wake::READ)));
+    assert!(woken);
+    assert_eq!(pair.app_takes(app), b"POST");
+}
+
+#[test]
+fn what_was_given_up_while_the_agent_slept_is_never_begun() {
+    let mut pair = pair();
+    let (fenced, app) = opened(&mut pair);
+    pair.begin(fenced, None, b"POST");
+    sleep(&mut pair, Duration::from_secs(3));
+    // All of it lay in the agent's socket; the copier looks between the two reads.
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    assert_eq!(pair.app_takes(app), b"");
+    pair.gateway.fence(fenced, true);
+    pair.settle().unwrap();
+    assert_eq!(pair.view(fenced).counted.map(|c| c.written), Some(0));
+    assert_eq!(pair.app_takes(app), b"");
+}
+
+#[test]
+fn bytes_of_an_exchange_that_had_begun_go_on_after_a_sleep() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, None, b"POST");
+    pair.settle().unwrap();
+    pair.app_takes(app);
+    let mut more = Bytes::from_static(b" body");
+    pair.gateway.write(key, &mut more);
+    sleep(&mut pair, Duration::from_secs(3));
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    assert_eq!(pair.app_takes(app), b" body");
+}
+
+#[test]
+fn an_answer_to_a_probe_sent_before_the_sleep_does_not_end_the_hold() {
+    let mut pair = Pair::new(Settings::default());
+    // The agent's first probe is answered while it sleeps.
+    pair.settle().unwrap();
+    let (key, app) = opened(&mut pair);
+    pair.now += Duration::from_secs(2);
+    pair.agent.handle_timeout(pair.now).unwrap();
+    pair.emit_agent();
+    pair.deliver_to_gateway(usize::MAX).unwrap();
+    pair.begin(key, None, b"POST");
+    sleep(&mut pair, Duration::from_secs(3));
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    assert_eq!(pair.agent.front(app), Front::Empty);
+}

@@ -21,6 +21,7 @@ mod flow;
 mod gateway;
 #[cfg(test)]
 mod hostile;
+mod lateness;
 mod liveness;
 #[cfg(test)]
 mod properties;
@@ -50,6 +51,7 @@ pub use settings::{Settings, Side};
 pub use store::StreamKey;
 
 use flow::Due;
+use lateness::Lateness;
 use liveness::{Liveness, Pulse};
 use sched::Sched;
 use store::Store;
@@ -86,6 +88,7 @@ pub struct Conn {
     store: Store,
     sched: Sched,
     liveness: Liveness,
+    lateness: Lateness,
     events: VecDeque<Event>,
     news: VecDeque<StreamKey>,
     untold: VecDeque<StreamKey>,
@@ -113,6 +116,7 @@ impl Conn {
             store: Store::default(),
             sched: Sched::default(),
             liveness: Liveness::new(settings.ping_after, settings.dead_after, now),
+            lateness: Lateness::new(now),
             events: VecDeque::new(),
             news: VecDeque::new(),
             untold: VecDeque::new(),
@@ -138,6 +142,7 @@ impl Conn {
     /// [`ConnError`] if the peer broke the protocol.
     pub fn handle_bytes(&mut self, now: Moment, buf: &mut BytesMut) -> Result<(), ConnError> {
         self.alive()?;
+        self.notice_sleep(now);
         if !buf.is_empty() {
             self.liveness.heard(now);
         }
@@ -159,6 +164,7 @@ impl Conn {
     /// [`ConnError::Dead`] if the peer has been silent too long.
     pub fn handle_timeout(&mut self, now: Moment) -> Result<(), ConnError> {
         self.alive()?;
+        self.notice_sleep(now);
         if self.untold_due.is_some_and(|due| due <= now) {
             self.tell_untold(now);
         }
@@ -175,8 +181,21 @@ impl Conn {
     /// When [`Conn::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Moment {
-        let due = self.liveness.due();
+        let mut due = self.liveness.due();
+        if self.side == Side::Agent {
+            due = due.min(self.lateness.due());
+        }
         self.untold_due.map_or(due, |untold| untold.min(due))
+    }
+
+    /// Before anything else of a turn: an agent that slept begins nothing until it has heard what
+    /// was given up meanwhile.
+    fn notice_sleep(&mut self, now: Moment) {
+        if self.side == Side::Agent && self.lateness.slept(now) {
+            let probe = self.liveness.probe(now);
+            self.lateness.hold(probe);
+            self.sched.ping(probe);
+        }
     }
 
     /// The next piece of news.

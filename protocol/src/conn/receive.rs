@@ -22,7 +22,12 @@ impl Conn {
     pub(super) fn receive(&mut self, now: Moment, frame: Frame) -> Result<(), Breach> {
         match frame {
             Frame::Ping(bytes) => self.sched.pong(bytes),
-            Frame::Pong(bytes) => self.liveness.ponged(now, bytes),
+            Frame::Pong(bytes) => {
+                self.liveness.ponged(now, bytes);
+                if self.lateness.answered(bytes) {
+                    self.wake_everyone();
+                }
+            }
             Frame::Data { stream, bytes, fin } => self.on_data(stream, bytes, fin)?,
             Frame::Credit {
                 stream,

@@ -66,6 +66,8 @@ pub(super) struct Stream {
     /// An exchange began here and its first bytes were not yet told as consumed; they must be told
     /// before any answer, because the gateway trusts an answer only after that.
     pub(super) untold_begin: bool,
+    /// Nothing of the exchange was written yet (of a stream without exchanges: nothing at all).
+    pub(super) untouched: bool,
     pub(super) counted: Option<Counted>,
     pub(super) ended: Option<Ended>,
     /// The user dropped its handle; the slot goes when the stream has ended.
@@ -98,6 +100,7 @@ impl Stream {
             was_opened: false,
             was_idle: false,
             untold_begin: false,
+            untouched: true,
             counted: None,
             ended: None,
             released: false,

@@ -66,9 +66,12 @@ impl StreamControl {
         })
     }
 
-    /// Ready with the new offset once the app took more than `seen` bytes.
+    /// Ready with the offset known now once the app took more than `seen` bytes, or the stream has
+    /// ended (then the offset may be `seen`): who asks for one must not sleep through the other.
     pub fn poll_took(&self, cx: &mut Context<'_>, seen: u64) -> Poll<u64> {
-        self.poll_view(cx, |view| (view.consumed > seen).then_some(view.consumed))
+        self.poll_view(cx, |view| {
+            (view.consumed > seen || view.ended.is_some()).then_some(view.consumed)
+        })
     }
 
     /// Ready once the stream has its terminal.

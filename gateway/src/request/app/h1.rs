@@ -133,22 +133,18 @@ impl Http1Exchange {
 
     /// Bytes may be read as this exchange's answer: the agent said that it wrote some of it.
     fn poll_trust(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), AppFault>> {
-        if self.trusted {
-            return Poll::Ready(Ok(()));
+        while !self.trusted {
+            let view = self.stream.control().view();
+            if written_at_least(&view) > self.start {
+                self.trusted = true;
+            } else if let Some(ended) = view.ended {
+                return Poll::Ready(Err(AppFault::Ended(ended)));
+            } else {
+                // News of either kind: look again.
+                ready!(self.stream.control().poll_took(cx, self.start));
+            }
         }
-        let view = self.stream.control().view();
-        if written_at_least(&view) > self.start {
-            self.trusted = true;
-            return Poll::Ready(Ok(()));
-        }
-        if let Some(ended) = view.ended {
-            return Poll::Ready(Err(AppFault::Ended(ended)));
-        }
-        if self.stream.control().poll_took(cx, self.start).is_ready() {
-            self.trusted = true;
-            return Poll::Ready(Ok(()));
-        }
-        Poll::Pending
+        Poll::Ready(Ok(()))
     }
 
     /// More bytes into the inbox; `false` at the app's end.
@@ -442,3 +438,7 @@ fn write_head(out: &mut BytesMut, head: &RequestHead) {
     debug_assert!(headers.contains_key(header::HOST));
     encode::request_head(out, &head.method, &head.target, &headers);
 }
+
+#[cfg(test)]
+#[path = "h1_tests.rs"]
+mod tests;
