@@ -6,12 +6,22 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::Reason;
 
 use crate::telemetry::metrics::{AppMetrics, Metrics};
+
+/// Pause between two tries of held exchanges while the app refuses, over all of them: a crowd that
+/// waits must not keep the agent busy with dialling.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+/// The same once it is back, so that a crowd does not fall upon it in one moment.
+const RELEASE_EVERY: Duration = Duration::from_millis(1);
+
+/// Turns are given this far ahead, no further: an app that is back must not wait for old plans.
+const SOON: Duration = Duration::from_millis(250);
 
 /// A run of refusals, ended by the next connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +42,7 @@ pub struct AppState {
     pub metrics: Arc<AppMetrics>,
     reached: AtomicBool,
     refusals: Mutex<Option<Refusals>>,
+    next_turn: Mutex<Moment>,
 }
 
 impl AppState {
@@ -59,6 +70,25 @@ impl AppState {
         run.count += 1;
         run.reason = reason;
         *run
+    }
+
+    /// How long until the turn of a held exchange, which is its own from now on; `None` if no turn is
+    /// free soon.
+    pub fn turn(&self, now: Moment) -> Option<Duration> {
+        let pause = match self.refusals() {
+            Some(_) => ASK_EVERY,
+            None => RELEASE_EVERY,
+        };
+        let mut next = self
+            .next_turn
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let turn = (*next).max(now);
+        let wait = turn.since(now);
+        (wait < SOON).then(|| {
+            *next = turn + pause;
+            wait
+        })
     }
 
     /// The run that is going on.
@@ -102,6 +132,7 @@ impl Apps {
             metrics: self.metrics.app(name),
             reached: AtomicBool::new(false),
             refusals: Mutex::default(),
+            next_turn: Mutex::new(Moment::ZERO),
         });
         let mut next = BTreeMap::clone(&known);
         next.insert(Arc::clone(&state.name), Arc::clone(&state));
@@ -113,6 +144,17 @@ impl Apps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn held_exchanges_take_turns_that_come_faster_once_the_app_is_back() {
+        let app = Apps::new(Metrics::new()).state("demo");
+        let (now, later) = (Moment::from_micros(0), Moment::from_micros(10_000_000));
+        app.refused(now, Reason::ConnectRefused);
+        let turns: Vec<_> = (0..1000).filter_map(|_| app.turn(now)).collect();
+        assert_eq!((turns.len(), turns[1]), (13, ASK_EVERY));
+        app.reached();
+        assert_eq!((0..1000).filter_map(|_| app.turn(later)).count(), 250);
+    }
 
     #[test]
     fn a_run_of_refusals_is_counted_until_the_app_is_reached() {

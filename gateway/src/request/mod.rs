@@ -239,7 +239,7 @@ impl Corridor for Exchanges {
         let shared = &self.shared;
         let now = shared.clock.now();
         let id = shared.clock.request_id(now);
-        let failure = refusal_failure(refusal);
+        let failure = refusal_failure(refusal, &shared.rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(front::ClientProtocol::Http11);
         let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);
@@ -258,8 +258,8 @@ impl Corridor for Exchanges {
     }
 }
 
-/// A head that is no request.
-fn refusal_failure(refusal: Refusal) -> Failure {
+/// A head that is no request. A limit names itself.
+fn refusal_failure(refusal: Refusal, rules: &Rules) -> Failure {
     let (code, reason) = match refusal {
         Refusal::HeadTimeout => (Code::ClientTimeout, Reason::ClientTimeout),
         Refusal::Head(error) => match error {
@@ -273,6 +273,15 @@ fn refusal_failure(refusal: Refusal) -> Failure {
     let failure = Failure::refused(code, reason).with_status(refusal.status());
     match refusal {
         Refusal::HeadTimeout => failure.with_detail("the request's head did not come in time"),
+        Refusal::Head(HeadError::UriTooLong) => {
+            failure.with_detail(format!("the limit uri_size is {} bytes", rules.uri_size))
+        }
+        Refusal::Head(HeadError::TooLarge) => {
+            failure.with_detail(format!("the limit head_size is {} bytes", rules.head_size))
+        }
+        Refusal::Head(HeadError::TooManyFields) => {
+            failure.with_detail(format!("the limit head_fields is {}", rules.head_fields))
+        }
         Refusal::Head(error) => failure.with_detail(error.to_string()),
     }
 }

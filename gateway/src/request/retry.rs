@@ -68,6 +68,13 @@ impl Tries {
         }
     }
 
+    /// When an exchange whose turn has not come looks again; `None` once its hold is over.
+    #[must_use]
+    pub fn next_look(&self, now: Moment) -> Option<Duration> {
+        let until = self.hold_until.min(self.window_until);
+        (now < until).then(|| LONGEST_PAUSE.min(until.since(now)))
+    }
+
     /// Decides after a failed try.
     pub fn after(&mut self, now: Moment, failed: Failed) -> Next {
         if !may_repeat(failed) || now >= self.window_until {

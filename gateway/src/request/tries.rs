@@ -142,7 +142,8 @@ impl Exchanges {
                 Next::After(pause) => {
                     exchange.guard.begin_hold(now);
                     attempt.avoid.clear();
-                    if wait(exchange.body, pause).await == Waited::ClientLeft {
+                    let turn = shared.turn(exchange.body, app, &tries, pause);
+                    if turn.await == Waited::ClientLeft {
                         return exchange.guard.judged(told);
                     }
                 }
@@ -186,6 +187,29 @@ async fn wait<B: ClientBody>(body: &mut B, pause: Duration) -> Waited {
 }
 
 impl Shared {
+    /// Waits for the turn of a held exchange. When its hold ends it tries once more in any case.
+    async fn turn<B: ClientBody>(
+        &self,
+        body: &mut B,
+        app: &AppState,
+        tries: &Tries,
+        mut pause: Duration,
+    ) -> Waited {
+        loop {
+            if wait(body, pause).await == Waited::ClientLeft {
+                return Waited::ClientLeft;
+            }
+            let now = self.clock.now();
+            let Some(look) = tries.next_look(now) else {
+                return Waited::Through;
+            };
+            match app.turn(now) {
+                Some(turn) => return wait(body, turn.min(look)).await,
+                None => pause = look,
+            }
+        }
+    }
+
     async fn attempt<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,

@@ -39,13 +39,14 @@ impl Agent {
 
     /// The next connection that the gateway asks for.
     pub(crate) async fn accept(&self) -> App {
-        let stream = soon(self.tunnel.accept()).await.expect("a stream");
-        let (open, _) = stream.asked().expect("an open");
-        App {
-            stream,
-            open,
-            begin: None,
-        }
+        soon(self.accept_or_end()).await.expect("a stream")
+    }
+
+    /// The next connection; `None` when the tunnel is over.
+    pub(crate) async fn accept_or_end(&self) -> Option<App> {
+        let stream = self.tunnel.accept().await?;
+        let (open, _) = stream.asked()?;
+        Some(App { stream, open })
     }
 
     /// The next connection, opened at once.
@@ -64,6 +65,11 @@ impl Agent {
 
     /// The carrier breaks.
     pub(crate) fn lose(self) {
+        self.cut();
+    }
+
+    /// The same, seen from one of the agent's connections.
+    pub(crate) fn cut(&self) {
         self.driver.abort();
     }
 
@@ -88,7 +94,6 @@ impl Agent {
 pub(crate) struct App {
     stream: AppStream,
     pub(crate) open: Open,
-    begin: Option<Begin>,
 }
 
 /// A request as the app got it.
@@ -130,6 +135,12 @@ impl App {
         self.stream.refuse(reason, 0);
     }
 
+    /// Never says whether the app is there, until nobody wants to know.
+    pub(crate) async fn refuse_when_given_up(self) {
+        soon(poll_fn(|cx| self.stream.poll_given_up(cx))).await;
+        self.refuse(RefusedReason::Expired);
+    }
+
     /// What stands at the front, with a socket that accepts `room` bytes.
     async fn outgoing(&mut self, socket: &mut Taker) -> Outgoing {
         soon(poll_fn(|cx| {
@@ -146,7 +157,6 @@ impl App {
         let Outgoing::Begin { begin, .. } = outgoing else {
             panic!("{outgoing:?} in place of a begin");
         };
-        self.begin = Some(begin);
         begin
     }
 
@@ -156,10 +166,7 @@ impl App {
         while socket.left > 0 {
             match self.outgoing(&mut socket).await {
                 Outgoing::Wrote(_) => {}
-                Outgoing::Begin { begin, .. } => {
-                    self.begin = Some(begin);
-                    self.stream.begun();
-                }
+                Outgoing::Begin { .. } => self.stream.begun(),
                 other => panic!(
                     "{other:?} after {:?}",
                     String::from_utf8_lossy(&socket.bytes)
@@ -167,6 +174,42 @@ impl App {
             }
         }
         socket.bytes
+    }
+
+    /// Takes at most `count` bytes within `time`, one piece at a time, and tells of each; `false` once
+    /// the gateway wants no more.
+    pub(crate) async fn take_some(
+        &mut self,
+        count: usize,
+        time: Duration,
+        mut tell: impl FnMut(&[u8]),
+    ) -> bool {
+        let end = Instant::now() + time;
+        let mut left = count;
+        while left > 0 {
+            let mut socket = Taker::of(left);
+            match tokio::time::timeout_at(end, self.outgoing(&mut socket)).await {
+                Err(_) => return true,
+                Ok(Outgoing::Wrote(wrote)) => left -= wrote,
+                Ok(Outgoing::Begin { .. }) => return true,
+                Ok(_) => return false,
+            }
+            tell(&socket.bytes);
+        }
+        true
+    }
+
+    /// The next exchange, if one begins; `None` once the gateway is done with the connection.
+    pub(crate) async fn next(&mut self) -> Option<Begin> {
+        match self.outgoing(&mut Taker::of(0)).await {
+            Outgoing::Begin { begin, .. } => Some(begin),
+            _ => None,
+        }
+    }
+
+    /// The freshness check was passed.
+    pub(crate) fn begun(&self) {
+        self.stream.begun();
     }
 
     /// Takes bytes up to and including `end`.

@@ -58,6 +58,27 @@ impl Client {
             .expect("the gateway reads");
     }
 
+    /// The same; false if the gateway has closed the connection.
+    pub(crate) async fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.io.write_all(bytes).await.is_ok()
+    }
+
+    /// True unless the gateway closes the connection within a second.
+    pub(crate) async fn is_open(&mut self) -> bool {
+        self.is_left_alone(Duration::from_secs(1)).await
+    }
+
+    /// The next final answer; `None` if the connection ends first.
+    pub(crate) async fn try_answer(&mut self) -> Option<Answer> {
+        loop {
+            let head = self.head().await?;
+            let status: u16 = head[9..12].parse().expect("a status");
+            if status >= 200 {
+                return Some(self.body(head, status).await);
+            }
+        }
+    }
+
     /// A GET of `path`.
     pub(crate) async fn get(&mut self, path: &str) {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n"))

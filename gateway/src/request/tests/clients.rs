@@ -373,3 +373,35 @@ async fn pipelined_requests_are_answered_in_order_over_one_connection() {
     drop(app);
     world.end([agent], &["answered/delivered/"; 2]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_head_beyond_a_limit_is_told_with_the_limit() {
+    let world = World::new().await;
+    let fields = "X-A: 1\r\n".repeat(101);
+    let large = format!("X-A: {}\r\n", "x".repeat(40_000));
+    for (target, fields, status, limit) in [
+        (
+            "x".repeat(9000),
+            String::new(),
+            414,
+            "uri_size is 8192 bytes",
+        ),
+        (String::new(), fields, 431, "head_fields is 100"),
+        (String::new(), large, 431, "head_size is 32768 bytes"),
+    ] {
+        let mut client = world.client();
+        let request = format!("GET /{target} HTTP/1.1\r\nHost: demo.example.com\r\n{fields}\r\n");
+        client.send(request).await;
+        let answer = client.answer().await;
+        assert_eq!(answer.status, status);
+        assert!(answer.text().contains(limit), "{}", answer.text());
+        assert_eq!(answer.error()["delivery"], "not_delivered");
+        client.leave();
+    }
+    let outcomes = [
+        "refused/not_delivered/HEAD_TOO_LARGE",
+        "refused/not_delivered/HEAD_TOO_LARGE",
+        "refused/not_delivered/URI_TOO_LONG",
+    ];
+    world.end([], &outcomes).await;
+}

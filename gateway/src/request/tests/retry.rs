@@ -462,3 +462,43 @@ async fn a_draining_agent_finishes_and_gets_nothing_new() {
     drop(app);
     world.end([a, b], &["answered/delivered/"; 2]).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_crowd_that_is_held_asks_in_turns_and_is_released_in_turns() {
+    let world = World::new().await;
+    world.app_was_reached();
+    let agent = world.agent("a");
+    let mut clients = Vec::new();
+    for _ in 0..200 {
+        let mut client = world.client();
+        client.get("/x").await;
+        clients.push(client);
+    }
+    let mut asked = 0;
+    while world.elapsed() < SECOND * 4 {
+        agent.accept().await.refuse(RefusedReason::ConnectRefused);
+        asked += 1;
+    }
+    assert!(
+        (300..=200 + 50 * 5).contains(&asked),
+        "{asked} connections asked for"
+    );
+    // The next one finds the app back.
+    let back = world.elapsed();
+    for _ in 0..200 {
+        let mut app = agent.app().await;
+        tokio::spawn(async move {
+            app.request().await;
+            app.say("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+                .await;
+            app.close();
+        });
+    }
+    for client in &mut clients {
+        assert_eq!(client.answer().await.text(), "ok");
+    }
+    let spread = world.elapsed() - back;
+    assert!(spread < SECOND, "{spread:?}");
+    clients.into_iter().for_each(Client::leave);
+    world.end([agent], &["answered/delivered/"; 200]).await;
+}
