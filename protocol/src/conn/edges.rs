@@ -297,6 +297,19 @@ fn whoever_waits_for_a_released_stream_is_woken_when_it_is_gone() {
 }
 
 #[test]
+fn the_emission_of_queued_bytes_wakes_the_writer() {
+    let mut pair = pair();
+    let (key, _) = opened(&mut pair);
+    while pair.gateway.room(key) > 0 {
+        pair.gateway.write(key, &mut Bytes::from(vec![7; 9000]));
+    }
+    quiet(&mut pair.gateway);
+    pair.emit_gateway();
+    assert!(pair.gateway.room(key) > 0);
+    assert!(woke(&mut pair.gateway, key, Wake::WRITE));
+}
+
+#[test]
 fn the_emission_of_an_end_wakes_who_waits_for_it() {
     let mut pair = pair();
     let (key, _) = opened(&mut pair);

@@ -131,3 +131,47 @@ async fn a_fence_that_nobody_answers_ends_with_the_tunnel() {
     drop(world.peer);
     assert_eq!(waiting.await.unwrap(), Err(StreamEnded(Ended::Lost)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_app_took_is_told_soon_although_nothing_else_moves() {
+    let world = world();
+    let (mut stream, app) = world.opened().await;
+    a_moment().await;
+    stream.write(&mut Bytes::from_static(b"GET"));
+    tokio::task::yield_now().await;
+    let mut took = Vec::new();
+    let outgoing = poll_fn(|cx| app.poll_outgoing(cx, &mut took, FailedWrite::TookNothing)).await;
+    assert_eq!(outgoing.unwrap(), Outgoing::Wrote(3));
+    let taken_at = Instant::now();
+    assert_eq!(poll_fn(|cx| stream.control().poll_took(cx, 0)).await, 3);
+    let told_after = taken_at.elapsed();
+    assert!(told_after <= Duration::from_millis(21), "{told_after:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_alone_gives_credit_back_at_once() {
+    let mut world = scripted(1 << 20);
+    let mut stream = world.opens(1).await;
+    world.heard().await;
+    for _ in 0..4 {
+        world
+            .says(Frame::Data {
+                stream: StreamId(1),
+                bytes: Bytes::from(vec![7; 40_000]),
+                fin: false,
+            })
+            .await;
+    }
+    a_moment().await;
+    let began = Instant::now();
+    for _ in 0..4 {
+        poll_fn(|cx| stream.poll_read(cx, usize::MAX))
+            .await
+            .unwrap();
+    }
+    let mut seen = BytesMut::new();
+    while decode(&mut seen, &Limits::default()).unwrap().is_none() {
+        world.peer.read_buf(&mut seen).await.unwrap();
+    }
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
