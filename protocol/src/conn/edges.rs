@@ -164,6 +164,41 @@ fn streams_refused_while_draining_are_not_counted_as_accepted_by_a_later_goaway(
 }
 
 #[test]
+fn a_stream_that_stands_cannot_be_refused_any_more() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, None, b"POST");
+    pair.settle().unwrap();
+    pair.agent.begun(app);
+    pair.agent.app_took(pair.now, app, 1);
+    pair.agent.refuse(app, RefusedReason::Limit, 0);
+    pair.settle().unwrap();
+    assert_eq!(pair.view(key).ended, None);
+    // And an agent that says so all the same is not believed.
+    let late = Frame::Refused {
+        stream: StreamId(1),
+        reason: RefusedReason::Limit,
+        errno: 0,
+    };
+    feed(&mut pair.gateway, &[late]).unwrap_err();
+    assert_eq!(pair.view(key).ended, Some(Ended::Lost));
+}
+
+#[test]
+fn a_refused_stream_cannot_be_opened_any_more() {
+    let mut pair = pair();
+    let key = pair.open(AppKind::Tcp);
+    pair.begin(key, None, b"POST");
+    pair.settle().unwrap();
+    let app = pair.accepted().unwrap();
+    pair.agent.refuse(app, RefusedReason::ConnectRefused, 111);
+    pair.agent.opened(app);
+    pair.settle().unwrap();
+    let ended = pair.view(key).ended;
+    assert!(matches!(ended, Some(Ended::Refused { .. })), "{ended:?}");
+}
+
+#[test]
 fn a_fence_that_meets_a_refusal_ends_with_the_refusal() {
     let mut pair = pair();
     let key = pair.open(AppKind::Tcp);

@@ -115,3 +115,19 @@ async fn giving_up_answers_what_was_emitted_even_while_the_carrier_is_stuck() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_fence_that_nobody_answers_ends_with_the_tunnel() {
+    let mut world = scripted(64 * 1024);
+    let mut stream = world.opens(1).await;
+    stream.control().begin(begin());
+    stream.write(&mut Bytes::from_static(b"POST"));
+    a_moment().await;
+    assert_eq!(stream.control().fence(true), 4);
+    let control = stream.control().clone();
+    let waiting = tokio::spawn(async move { poll_fn(|cx| control.poll_counted(cx)).await });
+    a_moment().await;
+    assert!(!waiting.is_finished());
+    drop(world.peer);
+    assert_eq!(waiting.await.unwrap(), Err(StreamEnded(Ended::Lost)));
+}
