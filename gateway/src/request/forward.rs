@@ -311,6 +311,10 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     /// `Ready(None)` is progress, `Ready(Some)` the end.
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<Option<Finish>> {
         self.waits_for_client_body = false;
+        if self.ended {
+            // The answer is complete: what is left of the body concerns nobody.
+            return Poll::Pending;
+        }
         match self.up {
             Up::Sending => {}
             Up::Asking(until) if self.parts.clock.now() >= until => self.up = Up::Sending,

@@ -451,12 +451,11 @@ impl Shared {
     fn with_run(&self, failure: Failure, attempt: &Attempt<'_>) -> Failure {
         match attempt.app.refusals().filter(|run| run.count > 1) {
             Some(run) => {
-                let detail = format!(
-                    "refused {} times since {}",
-                    run.count,
-                    self.clock.stamp(run.since)
-                );
-                failure.with_detail(detail)
+                let since = self.clock.stamp(run.since);
+                failure.with_detail(match run.reason {
+                    Reason::NoAgent => format!("without an agent since {since}"),
+                    _ => format!("refused {} times since {since}", run.count),
+                })
             }
             None => failure,
         }

@@ -100,7 +100,10 @@ impl Http1Exchange {
     pub fn into_kept(self) -> Option<TunnelStream> {
         let done = matches!(self.reading, Reading::Done) && self.inbox.is_empty();
         let sent = self.sent_whole && self.pending.is_empty() && self.behind.is_none();
-        (done && sent && self.keep_alive).then_some(self.stream)
+        // An app that answered before it took the whole request may never take the rest.
+        let view = self.stream.control().view();
+        let taken = view.consumed >= view.queued_to;
+        (done && sent && taken && self.keep_alive).then_some(self.stream)
     }
 
     /// The stream, to watch it linger after a fence.

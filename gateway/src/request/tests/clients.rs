@@ -312,6 +312,43 @@ async fn an_early_answer_goes_out_while_the_upload_goes_on_and_drops_the_connect
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_app_that_answers_before_it_took_the_request_loses_its_connection() {
+    let world = World::new().await;
+    let agent = world.agent("a");
+    let mut client = world.client();
+    client.post("", "hello").await;
+    let mut app = agent.app().await;
+    app.take_head().await;
+    app.answer("early").await;
+    assert_eq!(client.answer().await.text(), "early");
+    app.closed().await;
+    drop(app);
+    client.leave();
+    world.end([agent], &["answered/delivered/"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upload_that_turns_bad_behind_a_complete_answer_changes_nothing() {
+    let world = World::new().await;
+    let agent = world.agent("a");
+    let mut client = world.client_with_room(100);
+    client
+        .send("POST / HTTP/1.1\r\nHost: demo.example.com\r\nTransfer-Encoding: chunked\r\n\r\n")
+        .await;
+    let mut app = agent.app().await;
+    app.take_head().await;
+    app.answer(&"x".repeat(1000)).await;
+    pass(SECOND).await;
+    client.send("zz\r\n").await;
+    let answer = client.answer().await;
+    assert!(answer.whole && answer.status == 200, "{answer:?}");
+    app.closed().await;
+    drop(app);
+    client.leave();
+    world.end([agent], &["answered/delivered/"]).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_app_that_refuses_an_upload_and_closes_is_heard() {
     let world = World::new().await;
     let agent = world.agent("a");

@@ -25,15 +25,17 @@ async fn a_kept_connection_serves_the_next_exchange() {
     let world = World::new().await;
     let agent = world.agent("a");
     let (mut client, mut app) = kept(&world, &agent).await;
-    client.post("", "hello").await;
-    let request = app.request().await;
-    assert_eq!(request.body, b"hello");
-    app.answer("second").await;
-    assert_eq!(client.answer().await.text(), "second");
-    assert_eq!(world.exchange(&request.id())["app_conn"], "reused");
+    for _ in 0..2 {
+        client.post("", "hello").await;
+        let request = app.request().await;
+        assert_eq!(request.body, b"hello");
+        app.answer("again").await;
+        assert_eq!(client.answer().await.text(), "again");
+        assert_eq!(world.exchange(&request.id())["app_conn"], "reused");
+    }
     client.leave();
     drop(app);
-    world.end([agent], &["answered/delivered/"; 2]).await;
+    world.end([agent], &["answered/delivered/"; 3]).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -291,6 +293,7 @@ async fn an_app_that_is_away_is_waited_for_until_the_hold_is_over() {
         "BH_APP_STARTING no_agent not_delivered none"
     );
     assert_eq!(world.elapsed().as_secs(), 10);
+    assert!(answer.text().contains("without an agent since "));
     client.leave();
     world
         .end([], &["refused/not_delivered/BH_APP_STARTING"])

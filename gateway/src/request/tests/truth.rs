@@ -118,8 +118,15 @@ async fn exchange(
         for truth in truths.lock().unwrap().values_mut() {
             truth.lost = true;
         }
-        agent.cut();
+        if dice.one_in(3) {
+            agent.freeze();
+        } else {
+            agent.cut();
+        }
         return None;
+    }
+    if dice.one_in(30) {
+        agent.drain();
     }
     let answer = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
     let parts = [answer.len(), answer.len(), answer.len(), 4, 38, 40, 0, 0];
