@@ -3,7 +3,7 @@
 //! Owns no rules; time is tokio's, paused by the tests.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -22,6 +22,16 @@ use super::copy::{Connection, Copy};
 
 /// Virtual time in which everything that can happen has happened (consumption is told after 20 ms).
 const A_MOMENT: Duration = Duration::from_millis(50);
+
+/// Virtual time after which a test waits in vain; it fails then instead of hanging.
+const IN_VAIN: Duration = Duration::from_secs(200);
+
+async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(IN_VAIN, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} never came"),
+    }
+}
 
 /// Lets everything happen that can.
 pub(super) async fn a_moment() {
@@ -359,21 +369,31 @@ impl Stream {
 
     /// The next bytes of the app, `None` at its orderly end or when the stream has ended.
     pub(super) async fn read(&mut self) -> Option<Bytes> {
-        poll_fn(|cx| self.gateway.poll_read(cx, usize::MAX))
-            .await
-            .ok()
-            .flatten()
+        in_time(
+            "bytes",
+            poll_fn(|cx| self.gateway.poll_read(cx, usize::MAX)),
+        )
+        .await
+        .ok()
+        .flatten()
     }
 
     pub(super) async fn ended(&self) -> Ended {
-        poll_fn(|cx| self.gateway.control().poll_ended(cx)).await
+        in_time(
+            "an end",
+            poll_fn(|cx| self.gateway.control().poll_ended(cx)),
+        )
+        .await
     }
 
     /// Fences, and waits for the counts.
     pub(super) async fn fence(&self, linger: bool) -> Counted {
         self.gateway.control().fence(linger);
-        poll_fn(|cx| self.gateway.control().poll_counted(cx))
-            .await
-            .expect("counts before the end")
+        in_time(
+            "a count",
+            poll_fn(|cx| self.gateway.control().poll_counted(cx)),
+        )
+        .await
+        .expect("counts before the end")
     }
 }
