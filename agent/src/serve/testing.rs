@@ -58,6 +58,7 @@ struct AppState {
     /// Bytes stay above the kernel until flushed.
     buffers: bool,
     flushed: usize,
+    flush_waits: bool,
     /// Refuses to finish a shutdown at once.
     slow_shutdown: u32,
     says: VecDeque<Says>,
@@ -116,8 +117,13 @@ impl App {
         self.change(|s| s.unnoticed = polls);
     }
 
+    /// Bytes stay above the kernel, which takes none of them now.
     pub(super) fn buffers_until_flushed(&self) {
-        self.change(|s| s.buffers = true);
+        self.change(|s| (s.buffers, s.flush_waits) = (true, true));
+    }
+
+    pub(super) fn lets_flush(&self) {
+        self.change(|s| s.flush_waits = false);
     }
 
     pub(super) fn shuts_down_slowly(&self, polls: u32) {
@@ -210,8 +216,12 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(count))
     }
 
-    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut state = self.0.state();
+        if state.flush_waits {
+            state.waits.push(cx.waker().clone());
+            return Poll::Pending;
+        }
         state.flushed = state.took.len();
         Poll::Ready(Ok(()))
     }

@@ -456,13 +456,13 @@ async fn what_a_session_buffers_is_flushed_while_lingering() {
     let mut stream = world.stream(AppKind::Http1).await;
     stream.app.buffers_until_flushed();
     stream.begin(0, b"POST /slow");
-    stream.fence(true).await;
     a_moment().await;
-    let counted = stream.gateway.control().view().counted;
-    assert_eq!(
-        Some(stream.app.saw().len() as u64),
-        counted.map(|c| c.written)
-    );
+    assert_eq!(stream.fence(true).await.written, 10);
+    a_moment().await;
+    assert_eq!(stream.app.saw(), b"");
+    stream.app.lets_flush();
+    a_moment().await;
+    assert_eq!(stream.app.saw(), b"POST /slow");
 }
 
 #[tokio::test(start_paused = true)]
