@@ -13,7 +13,7 @@ RUN useradd --system --no-create-home --shell /usr/sbin/nologin --uid 10001 brid
 # The public authorities, for a gateway (or an https app) whose certificate one of them signed.
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/target/dist/bh-agent /usr/local/bin/bh-agent
-COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/bridgehead/
+COPY LICENSE /usr/share/doc/bridgehead/
 USER 10001:10001
 # Health, if BH_HEALTH asks for it.
 EXPOSE 9091

@@ -11,7 +11,7 @@ RUN cargo build --locked --profile dist -p bridgehead-gateway --bin bh-gateway
 FROM debian:bookworm-slim
 RUN useradd --system --no-create-home --shell /usr/sbin/nologin --uid 10001 bridgehead
 COPY --from=build /src/target/dist/bh-gateway /usr/local/bin/bh-gateway
-COPY LICENSE-APACHE LICENSE-MIT /usr/share/doc/bridgehead/
+COPY LICENSE /usr/share/doc/bridgehead/
 USER 10001:10001
 # Public without and with TLS, tunnel, admin.
 EXPOSE 8080 8443 7000 9090

@@ -229,7 +229,8 @@ fn a_planted_entry_is_caught() {
     assert!(rules::top_level_fault("scripts").is_some());
     assert!(rules::top_level_fault("deny.toml").is_some());
     assert!(rules::top_level_fault(".cargo").is_none());
-    assert!(rules::top_level_fault("LICENSE-MIT").is_none());
+    assert!(rules::top_level_fault("LICENSE").is_none());
+    assert!(rules::top_level_fault("LICENSE-MIT").is_some());
 }
 
 #[test]

@@ -397,6 +397,7 @@ pub(crate) fn top_level_fault(name: &str) -> Option<String> {
     const ENTRIES: &[&str] = &[
         "Cargo.toml",
         "Cargo.lock",
+        "LICENSE",
         "gateway",
         "agent",
         "protocol",
@@ -406,7 +407,7 @@ pub(crate) fn top_level_fault(name: &str) -> Option<String> {
         "CHANGELOG.md",
         "target",
     ];
-    let fine = name.starts_with('.') || name.starts_with("LICENSE") || ENTRIES.contains(&name);
+    let fine = name.starts_with('.') || ENTRIES.contains(&name);
     (!fine).then(|| format!("{name} does not belong at the top level"))
 }
 
