@@ -42,7 +42,16 @@ async fn fastapi(python: &std::path::Path) -> Real {
 async fn fastapi_h2c(python: &std::path::Path) -> Real {
     let port = free_port();
     let bind = format!("127.0.0.1:{port}");
-    let args = ["-m", "hypercorn", "fastapi_app:app", "--bind", &bind];
+    // No workers: they would be processes of their own and outlive the one that is killed here.
+    let args = [
+        "-m",
+        "hypercorn",
+        "fastapi_app:app",
+        "--workers",
+        "0",
+        "--bind",
+        &bind,
+    ];
     let setup = setup().app("demo", "protocol = \"h2c\"");
     behind(setup, module(python, &args), port, "h2c").await
 }
