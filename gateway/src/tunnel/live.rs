@@ -1,4 +1,4 @@
-//! The registry with its running tunnels, shared by all workers: look up, take, change, watch.
+//! The registry with its running tunnels, shared by all workers: look up, take, change.
 //!
 //! Lookups read a snapshot without a lock. Changes are rare and serialised by a short lock.
 
@@ -11,7 +11,6 @@ use arc_swap::ArcSwap;
 use bridgehead_protocol::handshake::{Identity, Scope};
 use bridgehead_protocol::io::Tunnel;
 use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason};
-use tokio::sync::watch;
 
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
@@ -123,7 +122,6 @@ pub struct Tunnels {
     change: Mutex<()>,
     next: AtomicU64,
     turn: AtomicU64,
-    changed: watch::Sender<u64>,
 }
 
 impl Default for Tunnels {
@@ -133,7 +131,6 @@ impl Default for Tunnels {
             change: Mutex::default(),
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
-            changed: watch::channel(0).0,
         }
     }
 }
@@ -154,22 +151,10 @@ impl Tunnels {
         Some(Place::new(near(offers, picked, avoid)))
     }
 
-    /// True if any tunnel offers `app`, whatever its state.
-    #[must_use]
-    pub fn offers(&self, app: &str) -> bool {
-        !self.registry.load().offers(app).is_empty()
-    }
-
     /// The snapshot now.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Registry<LiveTunnel>> {
         self.registry.load_full()
-    }
-
-    /// Ticks with every change of the registry.
-    #[must_use]
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
     }
 
     /// Adds a tunnel that offers `apps`. Tunnels of the same identity with another instance are
@@ -227,7 +212,6 @@ impl Tunnels {
         let _one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let next = change(&self.registry.load());
         self.registry.store(Arc::new(next));
-        self.changed.send_modify(|revision| *revision += 1);
     }
 }
 
