@@ -198,6 +198,7 @@ impl Enroll {
                         live.pool.reap(self.clock.now(), true);
                         live.tunnel.close_when_drained();
                     }
+                    Some(Notice::Suspended | Notice::Resumed { .. } | Notice::Report(_)) => {}
                 },
                 _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::wire::{AppOffer, FinalCause, GoAwayReason, RefusedReason};
+use crate::wire::{AppOffer, FinalCause, GoAwayReason, RefusedReason, ReportEntry};
 
 use super::store::StreamKey;
 
@@ -51,6 +51,15 @@ pub enum Event {
         /// When it will close what is left.
         deadline: Duration,
     },
+    /// The carrier is gone; the tunnel waits for the next one.
+    Suspended,
+    /// The next carrier stands and both sides stated their offsets.
+    Resumed {
+        /// Payload bytes that will be sent a second time.
+        resent: u64,
+    },
+    /// The agent tells how streams of tunnels ended that were lost (gateway side only).
+    Report(Vec<ReportEntry>),
 }
 
 /// How a stream ended, as far as this side can know. Source: `wire` protocol, terminals.

@@ -28,6 +28,7 @@ const SETTINGS: Settings = Settings {
     credit_delay: Duration::from_millis(20),
     max_streams: 4,
     linger: Duration::from_secs(60),
+    resume_window: Duration::ZERO,
 };
 
 fn id() -> impl Strategy<Value = StreamId> {

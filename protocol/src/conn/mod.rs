@@ -26,6 +26,7 @@ mod liveness;
 #[cfg(test)]
 mod properties;
 mod receive;
+mod resume;
 mod sched;
 mod settings;
 mod store;
@@ -47,6 +48,7 @@ pub use emit::Outbox;
 pub use error::{ConnError, OpenError};
 pub use event::{Counted, Ended, Event, Wake};
 pub use gateway::View;
+pub use resume::Fate;
 pub use settings::{Settings, Side};
 pub use store::StreamKey;
 

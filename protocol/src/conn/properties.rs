@@ -33,6 +33,7 @@ const SETTINGS: Settings = Settings {
     credit_delay: Duration::from_millis(20),
     max_streams: 6,
     linger: Duration::from_secs(60),
+    resume_window: Duration::ZERO,
 };
 
 /// One step; the first number of each picks the stream.

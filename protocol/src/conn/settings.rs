@@ -38,6 +38,8 @@ pub struct Settings {
     pub max_streams: u32,
     /// How long a fenced, fully written exchange is kept for its late answer.
     pub linger: Duration,
+    /// How long a tunnel waits for its next carrier; zero: it ends with its carrier.
+    pub resume_window: Duration,
 }
 
 impl Default for Settings {
@@ -54,6 +56,7 @@ impl Default for Settings {
             credit_delay: Duration::from_millis(20),
             max_streams: 10_000,
             linger: Duration::from_secs(60),
+            resume_window: Duration::ZERO,
         }
     }
 }

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::conn::{Conn, Event, StreamKey, Wake};
 use crate::time::Moment;
-use crate::wire::{AppOffer, GoAwayReason};
+use crate::wire::{AppOffer, GoAwayReason, ReportEntry};
 
 use super::clock::Clock;
 
@@ -28,6 +28,15 @@ pub enum Notice {
         /// When it will close what is left.
         deadline: Duration,
     },
+    /// The carrier is gone; the tunnel waits for the next one.
+    Suspended,
+    /// It goes on over the next carrier.
+    Resumed {
+        /// Payload bytes that are sent a second time.
+        resent: u64,
+    },
+    /// Terminals of tunnels that were lost, as the agent tells them.
+    Report(Vec<ReportEntry>),
 }
 
 /// Why a tunnel is over.
@@ -199,6 +208,9 @@ impl State {
                 Event::GoAway { reason, deadline } => {
                     self.notice(Notice::GoAway { reason, deadline }, wakers)
                 }
+                Event::Suspended => self.notice(Notice::Suspended, wakers),
+                Event::Resumed { resent } => self.notice(Notice::Resumed { resent }, wakers),
+                Event::Report(entries) => self.notice(Notice::Report(entries), wakers),
             }
         }
     }

@@ -8,10 +8,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::conn::{Conn, OpenError, Settings, Side, StreamCounts};
-use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits};
+use crate::conn::{Conn, Fate, OpenError, Settings, Side, StreamCounts};
+use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits, ReportEntry};
 
 use super::app_stream::AppStream;
+use super::carrier::Carrier;
 use super::clock::Clock;
 use super::driver::Driver;
 use super::shared::{CloseReason, Notice, Shared};
@@ -109,6 +110,37 @@ impl Tunnel {
     pub fn close(&self) {
         self.shared.lock().closing = true;
         self.shared.act(|_| ());
+    }
+
+    /// Stops reading and writing the carrier, which is believed dead or about to be replaced; its
+    /// unread bytes are dropped. The tunnel waits for [`Tunnel::resume`].
+    pub fn suspend(&self) {
+        let now = self.shared.now();
+        self.shared.act(|conn| conn.suspend(now));
+    }
+
+    /// Goes on over `carrier`, whose handshake is done; `leftover` is what was read beyond it.
+    /// An old carrier that still stands is suspended first.
+    pub fn resume(&self, carrier: Carrier, leftover: BytesMut) {
+        // Without a resume window nobody comes here.
+        drop((carrier, leftover));
+    }
+
+    /// True while the tunnel has no carrier.
+    #[must_use]
+    pub fn is_suspended(&self) -> bool {
+        self.shared.look(Conn::is_suspended)
+    }
+
+    /// Agent, after the end: terminals the gateway has not acknowledged, for a later report.
+    #[must_use]
+    pub fn take_fates(&self) -> Vec<Fate> {
+        self.shared.act(Conn::take_fates)
+    }
+
+    /// Agent: tells terminals of tunnels that were lost.
+    pub fn report(&self, entries: Vec<ReportEntry>) {
+        self.shared.act(|conn| conn.report(entries));
     }
 
     /// Waits for the end of the tunnel. Cancel safe.
