@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Delivery, Reason};
 
@@ -99,7 +100,7 @@ impl Tries {
 }
 
 fn may_repeat(failed: Failed) -> bool {
-    let proven = failed.delivery == Delivery::NotDelivered;
+    let proven = failed.delivery == Delivery::NotDelivered || Bug::HoldRepeatsWritten.bites();
     let read = failed.declared_read
         && failed.reused
         && !failed.read_repeated
