@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Delivery, Reason};
 
@@ -100,7 +99,7 @@ impl Tries {
 }
 
 fn may_repeat(failed: Failed) -> bool {
-    let proven = failed.delivery == Delivery::NotDelivered || Bug::HoldRepeatsWritten.bites();
+    let proven = failed.delivery == Delivery::NotDelivered;
     let read = failed.declared_read
         && failed.reused
         && !failed.read_repeated

@@ -402,7 +402,10 @@ impl Shared {
         let read = *method == http::Method::GET || *method == http::Method::HEAD;
         Failed {
             reason: miss.reason,
-            delivery: miss.judgement.delivery,
+            delivery: match Bug::HoldRepeatsWritten.bites() {
+                true => Delivery::NotDelivered,
+                false => miss.judgement.delivery,
+            },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
