@@ -8,13 +8,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::sync::watch;
 
 use crate::conn::{Conn, Event, StreamKey, Wake};
 use crate::time::Moment;
 use crate::wire::{AppOffer, GoAwayReason, ReportEntry};
 
+use super::carrier::Carrier;
 use super::clock::Clock;
+
+/// Terminals of lost tunnels that may wait for the owner; an honest agent tells fewer at once.
+const REPORTED: usize = 16 * 1024;
 
 /// Tunnel-level news for the tunnel's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +62,9 @@ pub enum CloseReason {
     /// Both sides finished in order after a GOAWAY.
     #[error("drained")]
     Drained,
+    /// The carrier was lost and no other came in time.
+    #[error("no new carrier came within the resume window")]
+    Lapsed,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +83,16 @@ pub(super) enum Slot {
     Control,
 }
 
+/// The carrier to go on with.
+pub(super) struct Next {
+    pub(super) carrier: Carrier,
+    /// What was read beyond its handshake.
+    pub(super) leftover: BytesMut,
+}
+
 pub(super) struct State {
     pub(super) conn: Conn,
+    pub(super) next: Option<Next>,
     waiters: Vec<Waiters>,
     driver: Option<Waker>,
     incoming: VecDeque<StreamKey>,
@@ -102,6 +118,7 @@ impl Shared {
         Arc::new(Self {
             state: Mutex::new(State {
                 conn,
+                next: None,
                 waiters: Vec::new(),
                 driver: None,
                 incoming: VecDeque::new(),
@@ -154,6 +171,7 @@ impl Shared {
             return;
         }
         state.conn.lose();
+        state.next = None;
         state.collect(&mut wakers);
         wakers.extend(state.incoming_waiter.take());
         wakers.extend(state.notice_waiter.take());
@@ -208,8 +226,14 @@ impl State {
                 Event::GoAway { reason, deadline } => {
                     self.notice(Notice::GoAway { reason, deadline }, wakers)
                 }
-                Event::Suspended => self.notice(Notice::Suspended, wakers),
-                Event::Resumed { resent } => self.notice(Notice::Resumed { resent }, wakers),
+                Event::Suspended => {
+                    self.look_again(wakers);
+                    self.notice(Notice::Suspended, wakers);
+                }
+                Event::Resumed { resent } => {
+                    self.look_again(wakers);
+                    self.notice(Notice::Resumed { resent }, wakers);
+                }
                 Event::Report(entries) => self.notice(Notice::Report(entries), wakers),
             }
         }
@@ -234,10 +258,31 @@ impl State {
         }
     }
 
-    /// Only the latest app list matters, so the queue stays short whatever the peer sends.
-    fn notice(&mut self, notice: Notice, wakers: &mut Vec<Waker>) {
+    /// Whether there is a carrier changes what those who watch a stream do.
+    fn look_again(&mut self, wakers: &mut Vec<Waker>) {
+        wakers.extend(self.waiters.iter_mut().filter_map(|w| w.control.take()));
+    }
+
+    /// Only the latest of a kind matters, apart from numbers, which add up, and from terminals, which
+    /// are all kept to a bound; so the queue stays short whatever the peer sends.
+    fn notice(&mut self, mut notice: Notice, wakers: &mut Vec<Waker>) {
         let same = std::mem::discriminant(&notice);
-        self.notices.retain(|n| std::mem::discriminant(n) != same);
+        let is_same = |n: &Notice| std::mem::discriminant(n) == same;
+        if let Some(at) = self.notices.iter().position(is_same)
+            && let Some(old) = self.notices.remove(at)
+        {
+            match (&mut notice, old) {
+                (Notice::Resumed { resent }, Notice::Resumed { resent: before }) => {
+                    *resent = resent.saturating_add(before);
+                }
+                (Notice::Report(entries), Notice::Report(mut all)) => {
+                    all.append(entries);
+                    all.truncate(REPORTED);
+                    *entries = all;
+                }
+                (_, _) => {}
+            }
+        }
         self.notices.push_back(notice);
         wakers.extend(self.notice_waiter.take());
     }
