@@ -371,7 +371,7 @@ impl Conn {
 impl From<ConnError> for CloseReason {
     fn from(error: ConnError) -> Self {
         match error {
-            ConnError::Dead => Self::Silent,
+            ConnError::Dead | ConnError::Lapsed => Self::Silent,
             ConnError::Closed => Self::Closed,
             ConnError::Wire(_) | ConnError::Breach(_) => Self::Breach(error.to_string()),
         }
