@@ -105,7 +105,8 @@ impl Driver {
     fn change_carrier(&mut self) -> Result<(), CloseReason> {
         let next = {
             let mut state = self.shared.lock();
-            if state.next.is_none() && (self.carrier.is_none() || !state.conn.is_suspended()) {
+            let given_up = self.carrier.is_some() && state.conn.wants_carrier();
+            if state.next.is_none() && !given_up {
                 return Ok(());
             }
             state.next.take()
@@ -117,13 +118,7 @@ impl Driver {
         self.carrier = Some(carrier);
         self.inbox = leftover;
         let now = self.shared.now();
-        self.shared.act(|conn| {
-            // The usual case: the peer noticed the death of the old carrier first.
-            if !conn.is_suspended() {
-                conn.suspend(now);
-            }
-            conn.resume(now);
-        });
+        self.shared.act(|conn| conn.resume(now));
         self.take_inbox()
     }
 
@@ -150,7 +145,7 @@ impl Driver {
             return Err(ends);
         }
         self.shared.act(|conn| conn.suspend(now));
-        if !self.shared.look(Conn::is_suspended) {
+        if self.shared.look(|conn| conn.failure().is_some()) {
             return Err(reason);
         }
         self.drop_carrier();
@@ -181,7 +176,7 @@ impl Driver {
         let inbox = &mut self.inbox;
         let now = self.shared.now();
         Self::step(&self.shared, |state| {
-            if state.conn.is_suspended() {
+            if state.conn.wants_carrier() {
                 inbox.clear();
                 return Ok(());
             }
@@ -198,14 +193,9 @@ impl Driver {
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = self.shared.now();
-            let waited = self.carrier.is_none();
-            let result = Self::step(&self.shared, |state| state.conn.handle_timeout(now));
-            match result {
-                Err(_) if waited => return Err(CloseReason::Lapsed),
-                result => result?,
-            }
-            if !waited && self.shared.look(Conn::is_suspended) {
-                tracing::debug!("a carrier's peer fell silent");
+            Self::step(&self.shared, |state| state.conn.handle_timeout(now))?;
+            if self.carrier.is_some() && self.shared.look(Conn::wants_carrier) {
+                tracing::debug!("the peer of a carrier fell silent");
                 self.drop_carrier();
             }
             let next = self.shared.look(Conn::poll_timeout);
@@ -371,7 +361,8 @@ impl Conn {
 impl From<ConnError> for CloseReason {
     fn from(error: ConnError) -> Self {
         match error {
-            ConnError::Dead | ConnError::Lapsed => Self::Silent,
+            ConnError::Dead => Self::Silent,
+            ConnError::Lapsed => Self::Lapsed,
             ConnError::Closed => Self::Closed,
             ConnError::Wire(_) | ConnError::Breach(_) => Self::Breach(error.to_string()),
         }

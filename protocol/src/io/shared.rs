@@ -18,9 +18,6 @@ use crate::wire::{AppOffer, GoAwayReason, ReportEntry};
 use super::carrier::Carrier;
 use super::clock::Clock;
 
-/// Terminals of lost tunnels that may wait for the owner; an honest agent tells fewer at once.
-const REPORTED: usize = 16 * 1024;
-
 /// Tunnel-level news for the tunnel's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
@@ -226,14 +223,8 @@ impl State {
                 Event::GoAway { reason, deadline } => {
                     self.notice(Notice::GoAway { reason, deadline }, wakers)
                 }
-                Event::Suspended => {
-                    self.look_again(wakers);
-                    self.notice(Notice::Suspended, wakers);
-                }
-                Event::Resumed { resent } => {
-                    self.look_again(wakers);
-                    self.notice(Notice::Resumed { resent }, wakers);
-                }
+                Event::Suspended => self.notice(Notice::Suspended, wakers),
+                Event::Resumed { resent } => self.notice(Notice::Resumed { resent }, wakers),
                 Event::Report(entries) => self.notice(Notice::Report(entries), wakers),
             }
         }
@@ -258,13 +249,8 @@ impl State {
         }
     }
 
-    /// Whether there is a carrier changes what those who watch a stream do.
-    fn look_again(&mut self, wakers: &mut Vec<Waker>) {
-        wakers.extend(self.waiters.iter_mut().filter_map(|w| w.control.take()));
-    }
-
-    /// Only the latest of a kind matters, apart from numbers, which add up, and from terminals, which
-    /// are all kept to a bound; so the queue stays short whatever the peer sends.
+    /// Only the latest of a kind matters, apart from numbers and terminals, which add up; so the queue
+    /// stays short whatever the peer sends.
     fn notice(&mut self, mut notice: Notice, wakers: &mut Vec<Waker>) {
         let same = std::mem::discriminant(&notice);
         let is_same = |n: &Notice| std::mem::discriminant(n) == same;
@@ -276,8 +262,8 @@ impl State {
                     *resent = resent.saturating_add(before);
                 }
                 (Notice::Report(entries), Notice::Report(mut all)) => {
+                    // The core bounds what one tunnel may report in its life.
                     all.append(entries);
-                    all.truncate(REPORTED);
                     *entries = all;
                 }
                 (_, _) => {}

@@ -114,11 +114,7 @@ impl Tunnel {
         // One that was handed in and not begun is older than the one that is about to come.
         let waiting = self.shared.lock().next.take();
         drop(waiting);
-        self.shared.act(|conn| {
-            if !conn.is_suspended() {
-                conn.suspend(now);
-            }
-        });
+        self.shared.act(|conn| conn.suspend(now));
     }
 
     /// Goes on over `carrier`, whose handshake is done; `leftover` is what was read beyond it.
@@ -148,7 +144,7 @@ impl Tunnel {
         self.shared.act(|_| ());
     }
 
-    /// True while the tunnel has no carrier.
+    /// True from the cut of the carrier until both sides have stated their offsets over the next.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.shared.look(Conn::is_suspended)
