@@ -21,6 +21,7 @@ use zeroize::Zeroizing;
 use super::live::{LiveTunnel, NewTunnel, Tunnels};
 use super::pool::PoolLimits;
 use super::token::Tokens;
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, TunnelState};
@@ -54,6 +55,8 @@ pub struct Enroll {
     pub handshake: Duration,
     /// The process's clock.
     pub clock: Clock,
+    /// Random bits for tunnel ids and secrets.
+    pub chance: Arc<Chance>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Routes learn about apps here.
@@ -120,8 +123,8 @@ impl Enroll {
             return Err(shake::refuse(carrier, draining, until).await);
         }
         let ticket = ResumeTicket {
-            tunnel: rand::random(),
-            secret: rand::random(),
+            tunnel: u128::from_be_bytes(self.chance.bytes()),
+            secret: self.chance.bytes(),
             epoch: 1,
         };
         shake::admit(carrier, applicant, &self.terms, ticket, until).await
