@@ -90,6 +90,7 @@ impl Connection for AppSocket {
             Self::Tcp(_) => FailedWrite::TookNothing,
             #[cfg(unix)]
             Self::Unix(_) => FailedWrite::TookNothing,
+            Self::Given(_) => FailedWrite::TookNothing,
         }
     }
 }

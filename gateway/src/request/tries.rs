@@ -100,7 +100,7 @@ impl Exchanges {
             app,
             normal,
             headers: &headers,
-            key: rand::random(),
+            key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             avoid: Vec::new(),
