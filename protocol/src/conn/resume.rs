@@ -27,6 +27,11 @@ use super::store::StreamKey;
 use super::stream::{Pending, Phase, Stream};
 use super::{Conn, Side};
 
+#[cfg(test)]
+mod breaches;
+#[cfg(test)]
+mod tests;
+
 type Breach = &'static str;
 
 /// Whether there is a carrier, and who has stated its offsets over it.
