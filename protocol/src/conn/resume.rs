@@ -30,7 +30,9 @@ use super::{Conn, Side};
 #[cfg(test)]
 mod breaches;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
+#[cfg(test)]
+mod tunnel_tests;
 
 type Breach = &'static str;
 

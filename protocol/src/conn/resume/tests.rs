@@ -9,14 +9,12 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 use crate::conn::*;
 use crate::testing::Pair;
-use crate::wire::{
-    AppKind, FinalCause, Frame, GoAwayReason, Limits, RefusedReason, ReportEntry, ResetCode, decode,
-};
+use crate::wire::{AppKind, FinalCause, Frame, Limits, RefusedReason, ResetCode, decode};
 
-const WINDOW: Duration = Duration::from_secs(20);
-const SECOND: Duration = Duration::from_secs(1);
+pub(in crate::conn) const WINDOW: Duration = Duration::from_secs(20);
+pub(in crate::conn) const SECOND: Duration = Duration::from_secs(1);
 
-pub(super) fn pair() -> Pair {
+pub(in crate::conn) fn pair() -> Pair {
     let mut pair = Pair::new(Settings {
         resume_window: WINDOW,
         ..Settings::default()
@@ -26,7 +24,7 @@ pub(super) fn pair() -> Pair {
 }
 
 /// A stream whose app's connection stands.
-pub(super) fn opened(pair: &mut Pair) -> (StreamKey, StreamKey) {
+pub(in crate::conn) fn opened(pair: &mut Pair) -> (StreamKey, StreamKey) {
     let key = pair.open(AppKind::Tcp);
     pair.settle().unwrap();
     let app = pair.accepted().unwrap();
@@ -35,16 +33,16 @@ pub(super) fn opened(pair: &mut Pair) -> (StreamKey, StreamKey) {
     (key, app)
 }
 
-pub(super) fn write(pair: &mut Pair, key: StreamKey, text: &'static [u8]) {
+pub(in crate::conn) fn write(pair: &mut Pair, key: StreamKey, text: &'static [u8]) {
     let mut bytes = Bytes::from_static(text);
     assert_eq!(pair.gateway.write(key, &mut bytes), text.len());
 }
 
-fn say(pair: &mut Pair, app: StreamKey, text: &'static [u8]) {
+pub(in crate::conn) fn say(pair: &mut Pair, app: StreamKey, text: &'static [u8]) {
     pair.agent.write_all(app, Bytes::from_static(text));
 }
 
-fn read(pair: &mut Pair, key: StreamKey) -> Vec<u8> {
+pub(in crate::conn) fn read(pair: &mut Pair, key: StreamKey) -> Vec<u8> {
     let mut all = Vec::new();
     while let Some(bytes) = pair.gateway.read(pair.now, key, usize::MAX) {
         all.extend_from_slice(&bytes);
@@ -53,13 +51,13 @@ fn read(pair: &mut Pair, key: StreamKey) -> Vec<u8> {
 }
 
 /// Frames in what a side has sent since `from`.
-fn frames(sent: &BytesMut, from: usize) -> Vec<Frame> {
+pub(in crate::conn) fn frames(sent: &BytesMut, from: usize) -> Vec<Frame> {
     let mut bytes = BytesMut::from(&sent[from..]);
     std::iter::from_fn(|| decode(&mut bytes, &Limits::default()).unwrap()).collect()
 }
 
 /// The next carrier, everything carried; answers what each side sent over it.
-fn over_the_next_carrier(pair: &mut Pair) -> (Vec<Frame>, Vec<Frame>) {
+pub(in crate::conn) fn over_the_next_carrier(pair: &mut Pair) -> (Vec<Frame>, Vec<Frame>) {
     let (gateway, agent) = (pair.gateway_sent.len(), pair.agent_sent.len());
     pair.redial();
     pair.settle().unwrap();
@@ -69,11 +67,11 @@ fn over_the_next_carrier(pair: &mut Pair) -> (Vec<Frame>, Vec<Frame>) {
     )
 }
 
-fn position(frames: &[Frame], is: impl Fn(&Frame) -> bool) -> usize {
+pub(in crate::conn) fn position(frames: &[Frame], is: impl Fn(&Frame) -> bool) -> usize {
     frames.iter().position(is).unwrap()
 }
 
-fn count(events: &[Event], is: impl Fn(&Event) -> bool) -> usize {
+pub(in crate::conn) fn count(events: &[Event], is: impl Fn(&Event) -> bool) -> usize {
     events.iter().filter(|event| is(event)).count()
 }
 
@@ -595,325 +593,4 @@ fn acknowledgements_stand_before_the_opens_that_take_the_freed_places() {
         }
         assert!(pair.agent.store.len() <= 4);
     }
-}
-
-// ---- the tunnel ----------------------------------------------------------------------------
-
-#[test]
-fn a_tunnel_without_a_resume_window_ends_with_its_carrier() {
-    let mut pair = Pair::new(Settings::default());
-    let (key, _) = opened(&mut pair);
-    pair.gateway.suspend(pair.now);
-    assert_eq!(pair.gateway.failure(), Some(&ConnError::Closed));
-    assert!(!pair.gateway.is_suspended() && !pair.gateway.wants_carrier());
-    assert_eq!(pair.view(key).ended, Some(Ended::Lost));
-    pair.gateway.resume(pair.now);
-    assert!(!pair.gateway.is_suspended());
-}
-
-#[test]
-fn a_silent_peer_suspends_the_tunnel() {
-    let mut pair = pair();
-    let (key, _) = opened(&mut pair);
-    pair.advance(SECOND).unwrap();
-    let mut now = pair.now;
-    while !pair.gateway.wants_carrier() {
-        now = pair.gateway.poll_timeout();
-        pair.gateway.handle_timeout(now).unwrap();
-    }
-    assert!(now.since(pair.now) <= SECOND * 6);
-    assert_eq!(pair.gateway.poll_event(), Some(Event::Suspended));
-    assert!(pair.view(key).suspended);
-    assert_eq!(pair.gateway.poll_timeout(), now + WINDOW);
-}
-
-#[test]
-fn a_tunnel_ends_when_no_carrier_comes_within_its_window() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    pair.cut();
-    let queued = pair.open(AppKind::Tcp);
-    pair.advance(WINDOW - SECOND).unwrap();
-    assert_eq!(pair.view(key).ended, None);
-    assert_eq!(pair.advance(SECOND), Err(ConnError::Lapsed));
-    assert_eq!(pair.view(key).ended, Some(Ended::Lost));
-    assert_eq!(pair.view(queued).ended, Some(Ended::NotOpened));
-    assert!(!pair.gateway.is_suspended());
-    assert_eq!(
-        pair.agent.handle_timeout(pair.now + SECOND),
-        Err(ConnError::Lapsed)
-    );
-    assert_eq!(pair.agent.front(app), Front::Closed { idle: false });
-}
-
-#[test]
-fn the_window_counts_from_the_first_cut_until_a_resume_is_complete() {
-    let mut pair = pair();
-    let start = pair.now;
-    pair.cut();
-    pair.advance(SECOND * 10).unwrap();
-    pair.gateway.resume(pair.now);
-    assert!(pair.gateway.is_suspended() && !pair.gateway.wants_carrier());
-    // The agent's statement never comes: silence, then the end of the window.
-    let mut ended = Ok(());
-    while ended.is_ok() {
-        pair.now = pair.gateway.poll_timeout();
-        ended = pair.gateway.handle_timeout(pair.now);
-        let suspended = std::iter::from_fn(|| pair.gateway.poll_event())
-            .filter(|event| *event == Event::Suspended)
-            .count();
-        assert!(suspended <= 1, "told once");
-    }
-    assert_eq!(ended, Err(ConnError::Lapsed));
-    assert_eq!(pair.now, start + WINDOW);
-}
-
-#[test]
-fn only_probes_follow_a_statement_until_the_peer_has_stated_its_own() {
-    let mut pair = pair();
-    let (key, _) = opened(&mut pair);
-    write(&mut pair, key, b"question");
-    pair.redial();
-    let from = pair.gateway_sent.len();
-    pair.emit_gateway();
-    pair.gateway.handle_timeout(pair.now + SECOND * 3).unwrap();
-    pair.emit_gateway();
-    let sent = frames(&pair.gateway_sent, from);
-    assert!(matches!(sent[0], Frame::Resume(_)));
-    assert!(sent.len() > 2 && sent[1..].iter().all(|f| matches!(f, Frame::Ping(_))));
-}
-
-#[test]
-fn apps_and_a_goaway_are_said_again() {
-    let mut pair = pair();
-    let (key, _) = opened(&mut pair);
-    pair.agent.announce(Vec::new());
-    pair.agent.drain(GoAwayReason::Draining, SECOND * 30);
-    pair.emit_agent();
-    pair.cut();
-    pair.advance(SECOND * 10).unwrap();
-    pair.redial();
-    pair.settle().unwrap();
-    assert!(pair.gateway.is_going_away());
-    assert_eq!(
-        count(&pair.gateway_events, |e| matches!(e, Event::Apps(_))),
-        1
-    );
-    let deadline = SECOND * 20;
-    let away = Event::GoAway {
-        reason: GoAwayReason::Draining,
-        deadline,
-    };
-    assert!(
-        pair.gateway_events.contains(&away),
-        "{:?}",
-        pair.gateway_events
-    );
-    assert_eq!(pair.view(key).ended, None);
-}
-
-#[test]
-fn streams_an_agent_did_not_accept_are_gone_on_both_sides_after_a_resume() {
-    let mut pair = pair();
-    let (_, _) = opened(&mut pair);
-    pair.agent.drain(GoAwayReason::Draining, SECOND);
-    pair.emit_agent();
-    let late = pair.open(AppKind::Tcp);
-    pair.emit_gateway();
-    pair.deliver_to_agent(usize::MAX).unwrap();
-    pair.deliver_to_gateway(usize::MAX).unwrap();
-    assert_eq!(pair.view(late).ended, Some(Ended::GoAway));
-    pair.redial();
-    pair.settle().unwrap();
-    pair.gateway.release(late);
-    assert_eq!(pair.agent.store.len(), 1);
-}
-
-#[test]
-fn an_echo_of_the_old_carrier_measures_nothing() {
-    let mut pair = pair();
-    pair.advance(SECOND * 2).unwrap();
-    pair.gateway.handle_timeout(pair.now + SECOND * 2).unwrap();
-    pair.emit_gateway();
-    pair.deliver_to_agent(usize::MAX).unwrap();
-    pair.advance(Duration::ZERO).unwrap();
-    pair.cut();
-    pair.now += SECOND * 9;
-    pair.redial();
-    pair.settle().unwrap();
-    assert_eq!(pair.gateway.rtt(), Some(Duration::ZERO));
-    assert_eq!(pair.agent.rtt(), Some(Duration::ZERO));
-}
-
-// ---- a side that slept ---------------------------------------------------------------------
-
-#[test]
-fn an_agent_that_slept_through_a_cut_begins_nothing_before_it_heard_what_was_given_up() {
-    let mut pair = pair();
-    let (fenced, first) = opened(&mut pair);
-    let (kept, second) = opened(&mut pair);
-    pair.begin(fenced, Some(0), b"POST");
-    pair.begin(kept, Some(0), b"POST");
-    pair.settle().unwrap();
-    // Asleep, with both in its buffers; the gateway's window runs out, and the carrier.
-    pair.cut_at_gateway();
-    pair.now += SECOND * 12;
-    pair.gateway.fence(fenced, true);
-    pair.cut_at_agent();
-    pair.agent.handle_timeout(pair.now).unwrap();
-    assert_eq!(pair.agent.front(first), Front::Empty);
-    pair.redial();
-    pair.emit_agent();
-    pair.deliver_to_gateway(usize::MAX).unwrap();
-    pair.emit_gateway();
-    assert_eq!(pair.agent.front(second), Front::Empty);
-    pair.deliver_to_agent(usize::MAX).unwrap();
-    assert!(matches!(pair.agent.front(first), Front::Fenced { .. }));
-    assert!(matches!(pair.agent.front(second), Front::Begin { .. }));
-}
-
-#[test]
-fn what_was_given_up_stands_before_the_echo_even_if_it_fills_many_turns() {
-    let mut pair = pair();
-    let streams: Vec<_> = (0..40).map(|_| opened(&mut pair).0).collect();
-    let from = pair.gateway_sent.len();
-    streams.iter().for_each(|key| {
-        pair.gateway.fence(*key, false);
-    });
-    pair.redial();
-    pair.emit_agent();
-    pair.deliver_to_gateway(usize::MAX).unwrap();
-    for _ in 0..60 {
-        pair.emit_gateway_some(20);
-    }
-    let sent = frames(&pair.gateway_sent, from);
-    let echo = position(&sent, |f| matches!(f, Frame::Pong(_)));
-    let fences = sent[..echo]
-        .iter()
-        .filter(|f| matches!(f, Frame::Fence { .. }));
-    assert_eq!(fences.count(), 40);
-}
-
-#[test]
-fn an_agent_frozen_for_longer_than_the_window_writes_nothing_late() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    pair.begin(key, Some(0), b"POST");
-    pair.settle().unwrap();
-    pair.cut_at_gateway();
-    pair.now += WINDOW * 2;
-    assert_eq!(
-        pair.gateway.handle_timeout(pair.now),
-        Err(ConnError::Lapsed)
-    );
-    // It wakes, finds its carrier dead, and nobody to resume with.
-    pair.agent.handle_timeout(pair.now).unwrap();
-    assert_eq!(pair.agent.front(app), Front::Empty);
-    pair.cut_at_agent();
-    assert_eq!(pair.agent.front(app), Front::Empty);
-    pair.agent.lose();
-    assert_eq!(pair.agent.front(app), Front::Closed { idle: false });
-    let fates = pair.agent.take_fates();
-    assert_eq!(fates.len(), 1);
-    assert_eq!((fates[0].stream, fates[0].written), (StreamId(1), 0));
-}
-
-// ---- fates and reports ---------------------------------------------------------------------
-
-#[test]
-fn a_lost_tunnel_leaves_the_fate_of_every_stream_that_was_not_acknowledged() {
-    let mut pair = pair();
-    let (acknowledged, app) = opened(&mut pair);
-    pair.agent.conclude(app, FinalCause::AppClosed);
-    pair.settle().unwrap();
-    let (alive, app) = opened(&mut pair);
-    write(&mut pair, alive, b"question");
-    pair.settle().unwrap();
-    pair.app_takes(app);
-    say(&mut pair, app, b"ans");
-    let (ended, app) = opened(&mut pair);
-    pair.agent.conclude(app, FinalCause::AppReset);
-    pair.agent.let_go(app);
-    pair.emit_agent();
-    let refused = pair.open(AppKind::Tcp);
-    pair.emit_gateway();
-    pair.deliver_to_agent(usize::MAX).unwrap();
-    let app = pair.accepted().unwrap();
-    pair.agent.refuse(app, RefusedReason::NoSuchApp, 0);
-    assert!(pair.agent.take_fates().is_empty(), "it is not lost yet");
-    pair.cut();
-    pair.agent.lose();
-    let fates: Vec<_> = pair
-        .agent
-        .take_fates()
-        .iter()
-        .map(|f| (f.stream.0, f.written, f.read, f.cause))
-        .collect();
-    assert_eq!(
-        fates,
-        [
-            (3, 8, 3, FinalCause::Reset),
-            (5, 0, 0, FinalCause::AppReset),
-            (7, 0, 0, FinalCause::Reset),
-        ]
-    );
-    assert!(pair.agent.take_fates().is_empty(), "told once");
-    let all = [acknowledged, alive, ended, refused];
-    assert_eq!(all.len(), 4);
-}
-
-fn entries(count: u32) -> Vec<ReportEntry> {
-    (0..count)
-        .map(|n| ReportEntry {
-            tunnel: 7,
-            stream: StreamId(2 * n + 1),
-            written: 1,
-            read: 2,
-            cause: FinalCause::Reset,
-        })
-        .collect()
-}
-
-fn reported(pair: &Pair) -> Vec<ReportEntry> {
-    pair.gateway_events
-        .iter()
-        .filter_map(|event| match event {
-            Event::Report(entries) => Some(entries.clone()),
-            _ => None,
-        })
-        .flatten()
-        .collect()
-}
-
-#[test]
-fn a_report_arrives_whole_in_frames_of_a_turn() {
-    let mut pair = pair();
-    pair.agent.report(entries(3000));
-    pair.settle().unwrap();
-    assert_eq!(reported(&pair), entries(3000));
-    let sent = frames(&pair.agent_sent, 0);
-    let reports = sent.iter().filter(|f| matches!(f, Frame::Report(_)));
-    assert!(reports.count() > 5);
-    pair.redial();
-    pair.settle().unwrap();
-    assert_eq!(reported(&pair).len(), 3000, "heard once is enough");
-}
-
-#[test]
-fn a_report_lost_with_its_carrier_is_sent_again() {
-    let mut pair = pair();
-    pair.agent.report(entries(3));
-    pair.emit_agent();
-    pair.redial();
-    pair.settle().unwrap();
-    assert_eq!(reported(&pair), entries(3));
-}
-
-#[test]
-fn an_agent_reports_no_more_than_a_gateway_takes() {
-    let mut pair = pair();
-    pair.agent.report(entries(60_000));
-    pair.agent.report(entries(60_000));
-    pair.settle().unwrap();
-    assert_eq!(reported(&pair).len(), MAX_REPORTED);
 }
