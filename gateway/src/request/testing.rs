@@ -356,6 +356,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
             chance,
             metrics: Arc::clone(metrics),
             on_offer: Box::new(|_| {}),
+            on_report: Box::new(|_, _| ()),
         }),
         shutdown: shutdown.signal(),
         lingering: Arc::new(AtomicUsize::new(0)),

@@ -304,6 +304,7 @@ fn enroll(
         chance: Arc::clone(&ground.chance),
         metrics: Arc::clone(&ground.metrics),
         on_offer: learn_routes(routes),
+        on_report: Box::new(|_, _| ()),
     })
 }
 
