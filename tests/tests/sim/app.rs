@@ -126,8 +126,14 @@ impl Connection {
         let head = self.until(b"\r\n\r\n").await?;
         let head = Head::parse(&String::from_utf8_lossy(&head));
         let at = self.seen.add(&head.path);
-        if head.path == "/warm" {
-            return self.warm(at).await;
+        match head.path.as_str() {
+            "/warm" => return self.warm(at).await,
+            // Somebody else's.
+            "/slow" => {
+                sleep(2 * THINK).await;
+                return self.answer(at).await;
+            }
+            _ => {}
         }
         match self.shape.script {
             Script::Answer | Script::Stale => {

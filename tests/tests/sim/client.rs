@@ -363,6 +363,16 @@ async fn http2_answer(response: h2::client::ResponseFuture, told: &mut Told) {
     told.verdict = Verdict::read(delivery, &told.body);
 }
 
+/// Another client, whose exchange takes a place at the app for a while.
+pub(crate) async fn occupy(io: Option<End>) {
+    if let Some(io) = io {
+        let mut client = Client::http1(io);
+        client
+            .ask("DELETE", "/slow", Body::None, Script::Answer)
+            .await;
+    }
+}
+
 /// When an exchange began and what was told when.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Timed {

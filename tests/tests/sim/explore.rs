@@ -129,10 +129,12 @@ pub(crate) fn pairs(grounds: &[Ground], count: usize, seed: u64) -> Vec<Schedule
         let shape = dice.below(grounds.len());
         let points = &grounds[shape].points;
         let first = points[dice.below(points.len())];
+        let can = |fault: &&Fault| fault.can_strike(&grounds[shape].setting.shape);
+        let faults: Vec<&Fault> = Fault::ALL.iter().filter(can).collect();
         let mut plan = |at| Plan {
             at,
             when: [When::Before, When::After][dice.below(2)],
-            fault: Fault::ALL[dice.below(Fault::ALL.len())],
+            fault: *faults[dice.below(faults.len())],
         };
         let one = plan(first);
         let other = plan(0);
@@ -193,6 +195,7 @@ pub(crate) enum Blame {
     App,
     AgentAlive,
     Lost,
+    Resumed,
 }
 
 const fn blame(fault: Fault) -> Blame {
@@ -206,12 +209,13 @@ const fn blame(fault: Fault) -> Blame {
         | Fault::LateToGateway
         | Fault::ClientCloses
         | Fault::ClientResets
+        | Fault::QueueFull
         | Fault::SecondAgent
         | Fault::Takeover
         | Fault::GatewayDrain
         | Fault::AgentDrain => Blame::AgentAlive,
-        Fault::CarrierFin
-        | Fault::CarrierRst
+        Fault::CarrierFin | Fault::CarrierRst | Fault::CutBriefly => Blame::Resumed,
+        Fault::CutForGood
         | Fault::HoleToAgent
         | Fault::HoleToGateway
         | Fault::HoleBoth

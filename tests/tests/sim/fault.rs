@@ -15,8 +15,12 @@ pub(crate) enum Order {
     GoOn(Party, Duration),
     /// The tasks of a dead process are dropped; another starts after a while.
     Bury(Party, Duration),
+    /// New carriers stand again after a while.
+    Reachable(Duration),
     /// New connections to the app stand again after a while.
     AppBack(Duration),
+    /// Another client's exchange arrives.
+    Crowd,
     /// A second agent of the same app arrives.
     Join,
     /// A newer start of the same agent arrives.
@@ -47,6 +51,10 @@ faults! {
     CarrierFin = "carrier_fin",
     /// The carrier is reset.
     CarrierRst = "carrier_rst",
+    /// The carrier is reset and none stands again for a while.
+    CutBriefly = "cut_briefly",
+    /// The same for longer than a tunnel waits.
+    CutForGood = "cut_for_good",
     /// Nothing reaches the agent any more, and nobody is told.
     HoleToAgent = "hole_to_agent",
     /// Nothing reaches the gateway any more.
@@ -81,6 +89,8 @@ faults! {
     ClientCloses = "client_closes",
     /// The client's connection is reset.
     ClientResets = "client_resets",
+    /// Another client's exchange takes what place there is in the queue.
+    QueueFull = "queue_full",
     /// A second agent of the same app arrives.
     SecondAgent = "second_agent",
     /// A newer start of the same agent takes over.
@@ -98,6 +108,9 @@ const LATE: Duration = Duration::from_millis(700);
 const STOP: Duration = Duration::from_millis(1_500);
 /// A loop whose peer thinks it dead.
 const SLEEP: Duration = Duration::from_secs(9);
+/// Shorter and longer than a tunnel waits for its next carrier.
+const OUTAGE: Duration = Duration::from_secs(3);
+const LONG_OUTAGE: Duration = Duration::from_secs(26);
 /// A supervisor's pause.
 const RESTART: Duration = Duration::from_secs(1);
 const GATEWAY_RESTART: Duration = Duration::from_secs(2);
@@ -108,9 +121,14 @@ impl Fault {
         Self::ALL.iter().copied().find(|fault| fault.word() == word)
     }
 
-    /// False where it could not change anything: a kept connection needs no new one.
+    /// False where it could not change anything: a kept connection needs no new one, a route
+    /// without a limit has no queue.
     pub(crate) fn can_strike(self, shape: &Shape) -> bool {
-        self != Self::AppRefuses || !shape.reused || shape.script == Script::Stale
+        match self {
+            Self::AppRefuses => !shape.reused || shape.script == Script::Stale,
+            Self::QueueFull => shape.queued,
+            _ => true,
+        }
     }
 
     /// Strikes; `link` is where the event was.
@@ -119,6 +137,8 @@ impl Fault {
         match self {
             Self::CarrierFin => carrier.into_iter().for_each(|c| world.sever(c)),
             Self::CarrierRst => carrier.into_iter().for_each(|c| world.reset(c)),
+            Self::CutBriefly => cut(world, carrier, OUTAGE),
+            Self::CutForGood => cut(world, carrier, LONG_OUTAGE),
             Self::HoleToAgent => carrier.into_iter().for_each(|c| world.swallow(c, 0)),
             Self::HoleToGateway => carrier.into_iter().for_each(|c| world.swallow(c, 1)),
             Self::HoleBoth => carrier.into_iter().for_each(|c| {
@@ -166,6 +186,7 @@ impl Fault {
                     world.reset(link);
                 }
             }
+            Self::QueueFull => world.order(Order::Crowd),
             Self::SecondAgent => world.order(Order::Join),
             Self::Takeover => world.order(Order::Takeover),
             Self::GatewayDrain => world.order(Order::DrainGateway),
@@ -174,12 +195,38 @@ impl Fault {
         }
     }
 
+    /// A tunnel may wait for its next carrier, and its exchanges with it.
+    pub(crate) fn cuts_the_carrier(self) -> bool {
+        matches!(
+            self,
+            Self::CarrierFin
+                | Self::CarrierRst
+                | Self::CutBriefly
+                | Self::CutForGood
+                | Self::HoleToAgent
+                | Self::HoleToGateway
+                | Self::HoleBoth
+                | Self::DelayToAgent
+                | Self::DelayToGateway
+                | Self::AgentKill
+                | Self::AgentSleeps
+        )
+    }
+
     /// The client may end without an answer.
     pub(crate) fn takes_the_client(self) -> bool {
         matches!(
             self,
             Self::ClientCloses | Self::ClientResets | Self::GatewayKill
         )
+    }
+}
+
+fn cut(world: &mut World, carrier: Option<usize>, outage: Duration) {
+    if let Some(carrier) = carrier {
+        world.reset(carrier);
+        world.unreachable = true;
+        world.order(Order::Reachable(outage));
     }
 }
 

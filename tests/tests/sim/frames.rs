@@ -13,10 +13,20 @@ pub(crate) struct Note {
     pub(crate) kind: u8,
     pub(crate) stream: u32,
     /// DATA: bytes. FINAL, COUNT: written. CREDIT: consumed. GOAWAY: last. WELCOME: low bits of the
-    /// tunnel's id.
+    /// tunnel's id. RESUME: highest stream id, or with a stream its offset.
     pub(crate) value: u64,
-    /// FINAL, COUNT: read. BEGIN: bytes that were expected to be read. DATA: 1 with FIN.
+    /// FINAL, COUNT: read. BEGIN: bytes that were expected to be read. DATA: 1 with FIN, and the first byte
+    /// above that.
     pub(crate) other: u64,
+}
+
+/// Whose exchange bytes belong to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Whose {
+    #[default]
+    Measured,
+    /// Another client's, which only takes a place.
+    Other,
 }
 
 impl Note {
@@ -35,10 +45,23 @@ impl Note {
         }
     }
 
+    /// One stream's offset out of a RESUME; noted beside the frame itself.
+    const fn resumed(stream: u32, offset: u64) -> Self {
+        Self {
+            kind: Kind::Resume as u8,
+            stream,
+            value: offset,
+            other: 1,
+        }
+    }
+
     fn of(kind: u8, frame: &Frame) -> Self {
         let mut note = Self::bare(kind);
         let (stream, value, other) = match frame {
-            Frame::Data { stream, bytes, fin } => (stream.0, bytes.len() as u64, u64::from(*fin)),
+            Frame::Data { stream, bytes, fin } => {
+                let other = u64::from(*fin) | Self::bytes(bytes).other;
+                (stream.0, bytes.len() as u64, other)
+            }
             Frame::Final {
                 stream,
                 written,
@@ -61,7 +84,7 @@ impl Note {
             | Frame::Fence { stream, .. }
             | Frame::Reset { stream, .. } => (stream.0, 0, 0),
             Frame::Welcome(welcome) => (0, welcome.ticket.tunnel as u64, 0),
-            Frame::Resume(resume) => (0, resume.streams.len() as u64, 0),
+            Frame::Resume(resume) => (0, u64::from(resume.highest_open), 0),
             Frame::Hello(_)
             | Frame::Refuse(_)
             | Frame::Ping(_)
@@ -72,6 +95,24 @@ impl Note {
         };
         (note.stream, note.value, note.other) = (stream, value, other);
         note
+    }
+
+    /// Bytes of a plain link that begin so.
+    pub(crate) fn bytes(bytes: &[u8]) -> Self {
+        let first = bytes.first().map_or(0, |b| u64::from(*b));
+        Self {
+            other: first << 8,
+            ..Self::NONE
+        }
+    }
+
+    /// Whose request these bytes begin, if any: methods are written in capitals, nothing else is.
+    pub(crate) fn begins(&self) -> Option<Whose> {
+        match u8::try_from(self.other >> 8).unwrap_or(0) {
+            b'D' => Some(Whose::Other),
+            b'G' | b'P' => Some(Whose::Measured),
+            _ => None,
+        }
     }
 
     pub(crate) fn is(&self, kind: Kind) -> bool {
@@ -141,7 +182,12 @@ impl Cutter {
             let kind = self.partial.get(3).copied().unwrap_or(0);
             match wire::decode(&mut self.partial, &Limits::default()) {
                 Ok(Some(frame)) => {
-                    done.push((end - self.partial.len() as u64, Note::of(kind, &frame)));
+                    let behind = end - self.partial.len() as u64;
+                    done.push((behind, Note::of(kind, &frame)));
+                    if let Frame::Resume(resume) = &frame {
+                        let offsets = resume.streams.iter();
+                        done.extend(offsets.map(|(id, at)| (behind, Note::resumed(id.0, *at))));
+                    }
                 }
                 Ok(None) => return done,
                 Err(error) => panic!("a program wrote what is no frame: {error}"),

@@ -90,7 +90,7 @@ fn show(summary: &Summary) {
 fn last_line(summary: &Summary) -> String {
     format!(
         "sim: schedules={} distinct={} lies={} avoidable={} queued={} planted=0/0 regret_app={:.1} \
-         regret_agent={:.1} regret_lost={:.1} regret_resumed=0.0",
+         regret_agent={:.1} regret_lost={:.1} regret_resumed={:.1}",
         summary.schedules,
         summary.distinct.len(),
         summary.lies,
@@ -99,6 +99,7 @@ fn last_line(summary: &Summary) -> String {
         summary.regret(Blame::App),
         summary.regret(Blame::AgentAlive),
         summary.regret(Blame::Lost),
+        summary.regret(Blame::Resumed),
     )
 }
 

@@ -89,8 +89,10 @@ pub(crate) struct World {
     pub(crate) orders: Vec<Order>,
     director: Option<Waker>,
     wakers: Vec<Waker>,
-    /// New connections to the app: `None` stand, else refused.
+    /// New connections to the app are refused.
     pub(crate) app_refuses: bool,
+    /// Nobody reaches the gateway with a new carrier.
+    pub(crate) unreachable: bool,
 }
 
 /// The wires, shared by all who hang on them.
@@ -113,6 +115,7 @@ impl Net {
             director: None,
             wakers: Vec::new(),
             app_refuses: false,
+            unreachable: false,
         })))
     }
 
@@ -480,7 +483,7 @@ impl World {
         let mut notes = Vec::new();
         if plain {
             dir.written += count as u64;
-            notes.push(Note::NONE);
+            notes.push(Note::bytes(&bytes[..count]));
         } else {
             for note in dir.cutter.feed(&bytes[..count], dir.written) {
                 dir.frames.push_back(note);
@@ -541,11 +544,16 @@ impl World {
         // Up to the end of one frame, so that a fault may strike between any two.
         let mut count = dir.bytes.len().min(buf.remaining());
         let mut note = Note::NONE;
+        let mut more = Vec::new();
         if let Some((end, frame)) = dir.frames.front() {
             let left = usize::try_from(end - dir.read).unwrap_or(usize::MAX);
             if left <= count {
                 (count, note) = (left, *frame);
+                let end = *end;
                 dir.frames.pop_front();
+                while let Some((_, note)) = dir.frames.pop_front_if(|(e, _)| *e == end) {
+                    more.push(note);
+                }
             } else {
                 note = Note::PART;
             }
@@ -555,6 +563,9 @@ impl World {
         dir.read += count as u64;
         self.wakers.extend(dir.writer.take());
         self.note(link, side, Op::Read, note, count as u32);
+        for note in more {
+            self.note(link, side, Op::Read, note, 0);
+        }
         Poll::Ready(Ok(()))
     }
 

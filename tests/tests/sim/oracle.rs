@@ -13,6 +13,7 @@ use bridgehead_protocol::wire::Kind;
 use tokio::time::sleep;
 
 use crate::fault::Fault;
+use crate::frames::Whose;
 use crate::journal::{Class, Entry, Op};
 use crate::programs::{FIRST, Programs, STALL};
 use crate::run::Outcome;
@@ -20,6 +21,10 @@ use crate::shape::{Back, Shape, answer};
 
 /// A silent peer is dead after this, and one tick more if the loop was late.
 const DEAD: Duration = Duration::from_secs(8);
+/// How long a tunnel waits for its next carrier.
+const RESUME: Duration = Duration::from_secs(20);
+/// How long a place in the queue is kept.
+const QUEUE: Duration = Duration::from_secs(3);
 const SECOND: Duration = Duration::from_secs(1);
 /// How long the gateway waits for counts.
 const COUNTS: u64 = 500_000;
@@ -45,7 +50,10 @@ pub(crate) struct Findings {
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
     used: bool,
+    whose: Whose,
     sent: u64,
+    /// Highest offset ever sent; a resume may begin again below it.
+    emitted: u64,
     begun: Option<u64>,
     received: u64,
     received_at_begin: u64,
@@ -92,31 +100,54 @@ impl Stream {
     }
 }
 
+/// A stream by its tunnel and number.
+type Key = (u64, u32);
+
+/// The tunnel that each carrier carries.
+fn tunnels(entries: &[Entry]) -> BTreeMap<u16, u64> {
+    let welcome = |e: &&Entry| e.op == Op::Wrote && e.side == 0 && e.note.is(Kind::Welcome);
+    let all = entries.iter().filter(welcome);
+    all.map(|e| (e.link, e.note.value)).collect()
+}
+
 /// The gateway's view of every stream, from what it wrote to and read from carriers.
-fn view(entries: &[Entry], mark: usize, until: usize) -> BTreeMap<(u16, u32), Stream> {
-    let mut streams: BTreeMap<(u16, u32), Stream> = BTreeMap::new();
+fn view(entries: &[Entry], mark: usize, until: usize) -> BTreeMap<Key, Stream> {
+    let tunnels = tunnels(entries);
+    let mut streams: BTreeMap<Key, Stream> = BTreeMap::new();
     for (index, entry) in entries.iter().enumerate().take(until) {
         if entry.class != Class::Carrier || entry.side != 0 {
             continue;
         }
         let note = entry.note;
+        let Some(tunnel) = tunnels.get(&entry.link) else {
+            continue;
+        };
         if note.is(Kind::GoAway) && entry.op == Op::Read {
-            for ((link, id), stream) in &mut streams {
-                stream.away |= *link == entry.link && u64::from(*id) > note.value;
+            for ((theirs, id), stream) in &mut streams {
+                stream.away |= theirs == tunnel && u64::from(*id) > note.value;
             }
         }
         if note.stream == 0 {
             continue;
         }
-        let stream = streams.entry((entry.link, note.stream)).or_default();
+        let stream = streams.entry((*tunnel, note.stream)).or_default();
         match (entry.op, Kind::from_number(note.kind)) {
             (Op::Wrote, Some(Kind::Open)) => stream.used |= index >= mark,
             (Op::Wrote, Some(Kind::Begin)) if index >= mark => {
                 stream.used = true;
-                stream.begun = Some(stream.sent);
-                stream.received_at_begin = stream.received;
+                // What is sent again after a resume began where it began.
+                if stream.begun.is_none() {
+                    stream.begun = Some(stream.sent);
+                    stream.received_at_begin = stream.received;
+                }
             }
-            (Op::Wrote, Some(Kind::Data)) => stream.sent += note.value,
+            (Op::Wrote, Some(Kind::Data)) => {
+                stream.whose = note.begins().unwrap_or(stream.whose);
+                stream.sent += note.value;
+                stream.emitted = stream.emitted.max(stream.sent);
+            }
+            (Op::Wrote, Some(Kind::Resume)) => stream.received = note.value,
+            (Op::Read, Some(Kind::Resume)) => stream.sent = note.value,
             (Op::Read, Some(Kind::Data)) => stream.received += note.value,
             (Op::Read, Some(Kind::Refused)) => stream.refused = true,
             (Op::Read, Some(Kind::Final | Kind::Count)) => stream.counted = Some(note.value),
@@ -124,7 +155,7 @@ fn view(entries: &[Entry], mark: usize, until: usize) -> BTreeMap<(u16, u32), St
             _ => {}
         }
     }
-    streams.retain(|_, stream| stream.used);
+    streams.retain(|_, stream| stream.used && stream.whose == Whose::Measured);
     streams
 }
 
@@ -142,7 +173,7 @@ fn allowed(shape: &Shape, entries: &[Entry], mark: usize, until: usize) -> Vec<D
     for (exact, nothing) in ways {
         let judged = streams.values().map(|stream| {
             let answer = if nothing { 0 } else { stream.answer_bytes() };
-            stream.judged(if exact { stream.sent } else { u64::MAX }, answer)
+            stream.judged(if exact { stream.emitted } else { u64::MAX }, answer)
         });
         let worst = judged.max_by_key(|delivery| match delivery {
             Delivery::NotDelivered => 0,
@@ -197,9 +228,15 @@ impl<'a> Case<'a> {
             .filter(|e| e.op == Op::Linked && e.class == Class::App)
             .map(|e| e.link)
             .collect();
+        let mut whose: BTreeMap<u16, Whose> = BTreeMap::new();
         let (mut saw, mut first_at) = (0, None);
         for entry in &outcome.entries[outcome.mark..] {
             if entry.class != Class::App || entry.side != 0 || entry.op != Op::Wrote {
+                continue;
+            }
+            let who = whose.entry(entry.link).or_insert(Whose::Measured);
+            *who = entry.note.begins().unwrap_or(*who);
+            if *who == Whose::Other {
                 continue;
             }
             let (before, after) = links.entry(entry.link).or_default();
@@ -242,6 +279,10 @@ impl<'a> Case<'a> {
         let fallen = &mut findings.fallen;
         let words = told.verdict.as_ref().map(|v| v.delivery.as_str());
         let recorded = |word: &str| {
+            // Its lines are those of other clients as well.
+            if self.shape.queued || self.struck(|f| f == Fault::QueueFull) {
+                return false;
+            }
             let is = |line: &&String| line.split('/').nth(1) == Some(word);
             self.outcome.recorded.iter().any(|line| is(&line))
         };
@@ -308,6 +349,8 @@ impl<'a> Case<'a> {
     fn was_avoidable(&self, told_at: usize, told: u64) -> bool {
         let entries = &self.outcome.entries;
         let used = view(entries, self.outcome.mark, told_at);
+        let tunnels = tunnels(entries);
+        let key = |e: &Entry| tunnels.get(&e.link).map(|t| (*t, e.note.stream));
         let gave_up = entries[self.outcome.mark..told_at]
             .iter()
             .rev()
@@ -316,11 +359,11 @@ impl<'a> Case<'a> {
                 e.side == 0
                     && e.op == Op::Wrote
                     && (note.is(Kind::Fence) || note.is(Kind::Reset))
-                    && used.contains_key(&(e.link, note.stream))
+                    && key(e).is_some_and(|key| used.contains_key(&key))
             })
             .map_or(told, |e| e.at);
         entries[told_at..].iter().any(|e| {
-            let Some(stream) = used.get(&(e.link, e.note.stream)) else {
+            let Some(stream) = key(e).and_then(|key| used.get(&key)) else {
                 return false;
             };
             let terminal = match Kind::from_number(e.note.kind) {
@@ -360,9 +403,26 @@ impl<'a> Case<'a> {
             return;
         }
         let took = exchange.took;
-        let allowed = self.last_progress() + FIRST.max(STALL) + SECOND;
+        let windows = FIRST.max(STALL) + SECOND;
+        let allowed = self.last_progress() + windows + self.suspended() + self.waited();
         if took > allowed {
             fallen.push(format!("I4 told after {took:?}, later than {allowed:?}"));
+        }
+    }
+
+    /// A queue's wait is no window's, and the one before it has its own windows.
+    fn waited(&self) -> Duration {
+        match self.shape.queued {
+            true => FIRST + STALL + QUEUE,
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Windows stand still while a tunnel waits for its next carrier.
+    fn suspended(&self) -> Duration {
+        match self.struck(Fault::cuts_the_carrier) {
+            true => RESUME,
+            false => Duration::ZERO,
         }
     }
 
@@ -430,7 +490,7 @@ impl<'a> Case<'a> {
     /// I8.
     fn late(&self, fallen: &mut Vec<String>) {
         let began = self.outcome.entries[self.outcome.mark].at;
-        let allowed = FIRST + DEAD + SECOND;
+        let allowed = FIRST + DEAD + SECOND + self.suspended() + self.waited();
         let late = self.first_at.map(|at| Duration::from_micros(at - began));
         if let Some(late) = late.filter(|late| *late > allowed) {
             fallen.push(format!("I8 the first byte came after {late:?}"));
@@ -471,6 +531,19 @@ pub(crate) fn recorded(programs: &Programs) -> Vec<String> {
         }
     }
     all
+}
+
+/// True while a tunnel waits for its next carrier, or finishes what it has.
+pub(crate) fn unsettled(programs: &Programs) -> bool {
+    let Some(gateway) = programs.gateway() else {
+        return true;
+    };
+    let tunnels = gateway.shared().tunnels.snapshot();
+    tunnels.tunnels().any(|(_, live)| {
+        live.tunnel.is_suspended()
+            || !live.is_accepting()
+            || live.tunnel.stats().streams.total() > 0
+    })
 }
 
 /// True while an exchange waits for its late answer.

@@ -52,13 +52,17 @@ pub(crate) fn config(shape: &Shape) -> Config {
         Back::Http1 => "http1",
         Back::H2c => "h2c",
     };
+    let queue = match shape.queued {
+        true => "in_flight = 1\nqueue = 1\nqueue_wait = \"3s\"\n",
+        false => "",
+    };
     let key = |agent: u8| token(agent).hash().to_config();
     let text = format!(
         "[gateway]\nhosts = [\"gw.example.com\"]\n[public]\ndomain = \"example.com\"\n\
          [tunnel]\nplain = true\n\
          [defaults]\nfirst_frame_window = \"{}ms\"\nstall_window = \"{}ms\"\n\
          streaming_stall_window = \"{}ms\"\nhold = \"{}ms\"\n\
-         [[app]]\nname = \"demo\"\nprotocol = \"{kind}\"\n\
+         [[app]]\nname = \"demo\"\nprotocol = \"{kind}\"\n{queue}\
          [[agent]]\nid = \"one\"\napps = [\"demo\"]\nkeys = [{{ id = \"k1\", hash = \"{}\" }}]\n\
          [[agent]]\nid = \"two\"\napps = [\"demo\"]\nkeys = [{{ id = \"k2\", hash = \"{}\" }}]\n",
         FIRST.as_millis(),
@@ -245,6 +249,9 @@ impl Programs {
         match order {
             Order::Wake(link, pause) => self.later(pause, move |p| p.net.with(|w| w.wake(link))),
             Order::GoOn(party, pause) => self.later(pause, move |p| p.net.with(|w| w.go_on(party))),
+            Order::Reachable(pause) => {
+                self.later(pause, |p| p.net.with(|w| w.unreachable = false));
+            }
             Order::AppBack(pause) => {
                 self.later(pause, |p| p.net.with(|w| w.app_refuses = false));
             }
@@ -275,6 +282,7 @@ impl Programs {
                     self.later(pause, move |p| p.start_agent(whose));
                 }
             }
+            Order::Crowd => drop(tokio::spawn(crate::client::occupy(self.client()))),
             Order::Join => self.start_agent(2),
             Order::Takeover => self.start_agent(1),
             Order::DrainGateway => {
@@ -319,7 +327,11 @@ impl Dial for Ways {
         _: &'a Token,
         _: Instant,
     ) -> Soon<'a, Result<Carrier, DialError>> {
-        let end = self.programs.carrier(self.party);
+        let away = self.programs.net.with(|world| world.unreachable);
+        let end = match away {
+            true => None,
+            false => self.programs.carrier(self.party),
+        };
         Box::pin(async move {
             match end {
                 Some(end) => Ok(Carrier::tcp(end)),

@@ -8,7 +8,7 @@ use bridgehead_gateway::config::Config;
 use tokio::time::sleep;
 
 use crate::app::Request;
-use crate::client::{Client, Timed, timed};
+use crate::client::{Client, Timed, occupy, timed};
 use crate::journal::{Class, Entry, Journal, Op, Plan};
 use crate::net::{Net, World};
 use crate::oracle;
@@ -24,8 +24,9 @@ const IDLE: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_secs(10);
 /// A told `not_delivered` must still hold after so long.
 const LATER: Duration = Duration::from_secs(60);
-/// Longer than any exchange lingers and any retired tunnel drains.
-const SETTLED: Duration = Duration::from_secs(12);
+const SECOND: Duration = Duration::from_secs(1);
+/// Longer than a tunnel waits for its next carrier and a retired one for its last exchange.
+const SETTLED: Duration = Duration::from_secs(40);
 
 /// What one schedule was like.
 pub(crate) struct Outcome {
@@ -79,6 +80,10 @@ impl Setting {
             client.warm().await;
             sleep(IDLE).await;
         }
+        if self.shape.queued {
+            tokio::spawn(occupy(programs.client()));
+            sleep(IDLE).await;
+        }
         let mark = here(&net);
         let exchange = timed(client.measured(&self.shape)).await;
         let end = here(&net);
@@ -94,7 +99,10 @@ impl Setting {
         drop(client);
         // A process that hangs is killed at last; whatever it held must then be given back.
         net.with(World::end_the_app);
-        sleep(SETTLED).await;
+        sleep(SECOND).await;
+        if oracle::unsettled(&programs) {
+            sleep(SETTLED).await;
+        }
         let left = oracle::left(&programs).await;
         let (entries, hash, struck) = net.with(|world| {
             world.journal.seal();

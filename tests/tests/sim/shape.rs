@@ -70,6 +70,8 @@ pub(crate) struct Shape {
     pub(crate) script: Script,
     /// A first exchange leaves a kept connection to the app.
     pub(crate) reused: bool,
+    /// The app takes one exchange at a time, and another client's is there already.
+    pub(crate) queued: bool,
     /// Agents that offer the app from the start.
     pub(crate) agents: u16,
 }
@@ -83,6 +85,7 @@ const fn shape(name: &'static str, method: &'static str, body: Body) -> Shape {
         back: Back::Http1,
         script: Script::Answer,
         reused: false,
+        queued: false,
         agents: 1,
     }
 }
@@ -105,6 +108,13 @@ impl Shape {
     const fn reused(self) -> Self {
         Self {
             reused: true,
+            ..self
+        }
+    }
+
+    const fn queued(self) -> Self {
+        Self {
+            queued: true,
             ..self
         }
     }
@@ -144,6 +154,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("post_expect", "POST", Body::One).does(Script::Expect),
     shape("websocket", "GET", Body::One).does(Script::WebSocket),
     shape("events", "GET", Body::None).does(Script::Events),
+    shape("get_queued", "GET", Body::None).queued(),
+    shape("post_one_queued", "POST", Body::One).queued(),
     shape("h2_get", "GET", Body::None).h2(),
     shape("h2_post_one", "POST", Body::One).h2(),
     shape("h2_post_many", "POST", Body::Many).h2(),
