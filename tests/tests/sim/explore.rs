@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::fault::Fault;
-use crate::journal::{Op, Plan, When};
+use crate::journal::{Class, Op, Plan, When};
 use crate::oracle;
 use crate::run::Setting;
 use crate::shape::{SHAPES, Shape};
@@ -28,6 +28,7 @@ impl std::fmt::Display for Schedule {
         for plan in &self.plans {
             let when = match plan.when {
                 When::Before => 'b',
+                When::Amid => 'm',
                 When::After => 'a',
             };
             write!(f, " {}{when}:{}", plan.at, plan.fault.word())?;
@@ -44,9 +45,12 @@ impl Schedule {
         let seed = words.next()?.parse().ok()?;
         let plans = words.map(|word| {
             let (point, fault) = word.split_once(':')?;
-            let (at, when) = match point.strip_suffix('b') {
-                Some(at) => (at, When::Before),
-                None => (point.strip_suffix('a')?, When::After),
+            let (at, when) = point.split_at_checked(point.len() - 1)?;
+            let when = match when {
+                "b" => When::Before,
+                "m" => When::Amid,
+                "a" => When::After,
+                _ => return None,
             };
             Some(Plan {
                 at: at.parse().ok()?,
@@ -64,6 +68,8 @@ pub(crate) struct Ground {
     setting: Setting,
     /// Numbers of the entries at which faults strike.
     points: Vec<usize>,
+    /// Of them, those at which a carrier takes a frame.
+    frames: Vec<usize>,
     hash: u64,
 }
 
@@ -76,15 +82,21 @@ impl Ground {
             "post_one" | "h2_get" => 0,
             _ => calm.mark,
         };
-        let points = (from..calm.end)
+        let points: Vec<usize> = (from..calm.end)
             .filter(|at| {
                 let entry = &calm.entries[*at];
                 entry.op != Op::Mark && !entry.note.is_pulse()
             })
             .collect();
+        let is_frame = |at: &usize| {
+            let entry = &calm.entries[*at];
+            entry.op == Op::Wrote && entry.class == Class::Carrier
+        };
+        let frames = points.iter().copied().filter(is_frame).collect();
         Self {
             setting,
             points,
+            frames,
             hash: calm.hash,
         }
     }
@@ -98,23 +110,23 @@ impl Ground {
 pub(crate) fn singles(grounds: &[Ground]) -> Vec<Schedule> {
     let mut all = Vec::new();
     for (shape, ground) in grounds.iter().enumerate() {
-        for at in &ground.points {
-            for when in [When::Before, When::After] {
-                for fault in Fault::ALL
-                    .iter()
-                    .filter(|fault| fault.can_strike(&ground.setting.shape))
-                {
-                    let plan = Plan {
-                        at: *at,
-                        when,
-                        fault: *fault,
-                    };
-                    all.push(Schedule {
-                        shape,
-                        seed: 1,
-                        plans: vec![plan],
-                    });
-                }
+        let sides = [When::Before, When::After];
+        let around = ground
+            .points
+            .iter()
+            .flat_map(|at| sides.map(|when| (*at, when)));
+        let amid = ground.frames.iter().map(|at| (*at, When::Amid));
+        for (at, when) in around.chain(amid) {
+            let strikes = |fault: &&Fault| {
+                let cuts = fault.cuts_the_carrier();
+                fault.can_strike(&ground.setting.shape) && (when != When::Amid || cuts)
+            };
+            for fault in Fault::ALL.iter().copied().filter(|fault| strikes(&fault)) {
+                all.push(Schedule {
+                    shape,
+                    seed: 1,
+                    plans: vec![Plan { at, when, fault }],
+                });
             }
         }
     }
@@ -328,6 +340,41 @@ impl Summary {
         idle.map(|((fault, shape), _)| format!("{} in {}", fault.word(), SHAPES[*shape].name))
             .collect()
     }
+}
+
+/// What a hunt found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Caught {
+    /// Schedules it took, this one included.
+    pub(crate) after: usize,
+    pub(crate) schedule: String,
+    pub(crate) fallen: Vec<String>,
+}
+
+/// Runs schedules in an order drawn by `seed`, on this thread, until an invariant falls, at most
+/// `most` of them: three single faults, then a pair. For bugs that are planted on this thread; the
+/// grounds must have been made without.
+pub(crate) fn hunt(grounds: &[Ground], most: usize, seed: u64) -> Option<Caught> {
+    let mut singles = singles(grounds);
+    let mut pairs = pairs(grounds, most.div_ceil(4), seed);
+    let mut dice = Dice(seed);
+    for after in 1..=most {
+        let schedule = match after % 4 {
+            0 => pairs.pop()?,
+            _ => singles.swap_remove(dice.below(singles.len())),
+        };
+        let setting = &grounds[schedule.shape].setting;
+        let outcome = setting.run(&schedule.plans, schedule.seed);
+        let fallen = oracle::look(&setting.shape, &outcome).fallen;
+        if !fallen.is_empty() {
+            return Some(Caught {
+                after,
+                schedule: schedule.to_string(),
+                fallen,
+            });
+        }
+    }
+    None
 }
 
 /// Runs all of them on all cores.

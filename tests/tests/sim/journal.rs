@@ -51,6 +51,8 @@ pub(crate) struct Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum When {
     Before,
+    /// Half of a frame's bytes were taken by its carrier.
+    Amid,
     After,
 }
 
@@ -121,6 +123,7 @@ impl Journal {
         for (plan, struck) in &mut self.plans {
             let is_due = match plan.when {
                 When::Before => plan.at <= len && when == When::Before,
+                When::Amid => plan.at <= len && when == When::Amid,
                 When::After => plan.at < len && when == When::After,
             };
             if is_due && !*struck && !self.sealed {
@@ -129,6 +132,14 @@ impl Journal {
             }
         }
         due
+    }
+
+    /// True if a fault waits for the middle of the next frame.
+    pub(crate) fn cuts_the_next(&self) -> bool {
+        let len = self.entries.len();
+        let waits =
+            |(plan, struck): &(Plan, bool)| plan.when == When::Amid && plan.at <= len && !struck;
+        !self.sealed && self.plans.iter().any(waits)
     }
 
     /// Nothing more is recorded, and no fault strikes.

@@ -158,6 +158,11 @@ fn the_same_schedule_goes_the_same_way_twice() {
 }
 
 #[test]
+fn a_hunt_finds_nothing_where_nothing_is_planted() {
+    assert_eq!(explore::hunt(&Ground::all(), 40, 1), None);
+}
+
+#[test]
 fn schedules_that_once_fell_stand() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("regress/seeds.txt");
     let text = std::fs::read_to_string(&file).expect("the seeds can be read");

@@ -421,7 +421,14 @@ impl World {
             if self.links[link].dirs[side].cutter.is_between() || self.is_plain(link) {
                 self.about_to(link);
             }
-            match self.write_piece(cx, link, side, &bytes[accepted..accepted + piece]) {
+            let amid = !self.is_plain(link) && piece > 1 && self.journal.cuts_the_next();
+            let piece = if amid { piece / 2 } else { piece };
+            let wrote = self.write_piece(cx, link, side, &bytes[accepted..accepted + piece]);
+            if amid {
+                let due = self.journal.due(When::Amid);
+                self.strike(due, link);
+            }
+            match wrote {
                 Poll::Ready(Ok(0)) => break,
                 Poll::Ready(Ok(count)) => accepted += count,
                 Poll::Ready(Err(error)) if accepted == 0 => return Poll::Ready(Err(error)),
