@@ -68,6 +68,7 @@ impl<B: ClientBody, A: ClientAnswer> Exchange<'_, B, A> {
     }
 
     async fn fail_then(&mut self, failure: &Failure, after: After) {
+        self.asked.outcome_url = self.page.failed(failure);
         if self.answer.head_sent() {
             self.guard.aborted(failure);
             self.answer.abort(Abort::Broken);

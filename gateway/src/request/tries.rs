@@ -22,13 +22,16 @@ use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
+use super::linger::{Awaits, Rest};
 use super::normalize::Normal;
+use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared, linger};
+use super::{Exchange, Exchanges, Shared};
 use crate::config::{AppKind, Go};
 use crate::error::Failure;
+use crate::ledger::{Known, TryRecord};
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
@@ -61,6 +64,8 @@ struct Miss {
     reason: Reason,
     reused: bool,
     tunnel: Option<TunnelNumber>,
+    /// For the ledger, if the app may have been reached.
+    trace: Option<Box<Trace>>,
 }
 
 impl Miss {
@@ -72,6 +77,7 @@ impl Miss {
             reason,
             reused: false,
             tunnel,
+            trace: None,
         }
     }
 }
@@ -109,15 +115,16 @@ impl Exchanges {
         let mut earlier = None;
         loop {
             exchange.guard.enter_in_flight();
-            let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
+            let Err(mut miss) = shared.attempt(&mut exchange, &mut attempt).await else {
                 return;
             };
+            exchange.page.missed(miss.trace.take());
             let now = shared.clock.now();
             // A try that ended while the client was waited for left the window standing still.
             attempt.windows.pause(now, false);
             let told = told(earlier, miss.judgement);
             if miss.finish == Finish::ClientLeft {
-                return exchange.guard.judged(told);
+                return exchange.leave(told);
             }
             let next = if exchange.answer.head_sent() {
                 Next::GiveUp
@@ -144,7 +151,7 @@ impl Exchanges {
                     attempt.avoid.clear();
                     let turn = shared.turn(exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
-                        return exchange.guard.judged(told);
+                        return exchange.leave(told);
                     }
                 }
             }
@@ -154,9 +161,18 @@ impl Exchanges {
     }
 }
 
+impl<B, A> Exchange<'_, B, A> {
+    /// The client is gone; what is known is for the log and the ledger.
+    fn leave(&mut self, told: Judgement) {
+        self.guard.judged(told);
+        self.page.left();
+    }
+}
+
 /// End-to-end fields with ours in them.
 fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &Normal) -> HeaderMap {
     let mut headers = normal.headers.clone();
+    headers.remove(OUTCOME_KEY);
     let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
     forwarded::mark(
         &mut headers,
@@ -235,8 +251,9 @@ impl Shared {
             attempt.app.reached();
         }
         let remaining = self.remaining(attempt);
+        exchange.page.hands_over();
         let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
-        let finish = Forward::new(Parts {
+        let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
             app: &mut app,
@@ -248,13 +265,16 @@ impl Shared {
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
             shape: &shape,
-        })
-        .run()
-        .await;
+        });
+        let finish = forward.run().await;
+        let status = forward.app_status();
         if finish != Finish::Complete {
-            return Err(self.failed_try(attempt, finish, app, conn, number).await);
+            return Err(self
+                .failed_try(attempt, finish, app, conn, &place, status)
+                .await);
         }
         exchange.guard.answered();
+        exchange.page.answered(status);
         if let Some(connection) = app.into_kept() {
             let now = self.clock.now();
             place.tunnel.pool.put(&attempt.app.name, connection, now);
@@ -352,18 +372,32 @@ impl Shared {
         finish: Finish,
         mut app: AppExchange,
         conn: AppConn,
-        tunnel: TunnelNumber,
+        place: &Place,
+        status: Option<u16>,
     ) -> Miss {
         let control = app.control().clone();
         let emitted = give_up(finish, &control, app.offsets()).await;
         app.look();
         let (view, offsets) = (control.view(), app.offsets());
         let judgement = judgement(&view, offsets, emitted);
-        let miss = self.miss(attempt, finish, &control, judgement, conn, tunnel);
-        // The app is not stopped by a window: its connection stays until its late answer.
-        let waits = matches!(finish, Finish::Window(_)) && view.ended.is_none();
-        if waits && offsets.whole.is_some() {
-            linger::watch(self, app.into_connection());
+        let number = place.tunnel.number;
+        let mut miss = self.miss(attempt, finish, &control, judgement, conn, number);
+        if judgement.delivery != Delivery::NotDelivered {
+            let known = Known {
+                consumed: view.consumed,
+                received: view.received,
+                read_before: app.read_before(),
+                ..Known::of(evidence::evidence(&view, offsets, emitted), status)
+            };
+            miss.trace = Some(Box::new(Trace {
+                record: TryRecord {
+                    known: known.with(evidence::fact(&view, offsets.start)),
+                    tunnel: Arc::clone(&place.tunnel.id),
+                    stream: control.id(),
+                    owner: place.tunnel.identity.clone(),
+                },
+                rest: rest(finish, judgement, app),
+            }));
         }
         miss
     }
@@ -391,6 +425,7 @@ impl Shared {
             reason,
             reused: conn == AppConn::Reused,
             tunnel: Some(tunnel),
+            trace: None,
         }
     }
 
@@ -488,6 +523,25 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         evidence::count(control).await;
     }
     emitted
+}
+
+/// What may still come of a try that was given up. The app is not stopped by a window: its
+/// connection stays until its late answer. Otherwise the counts may still prove something.
+fn rest(finish: Finish, judgement: Judgement, app: AppExchange) -> Option<Rest> {
+    let view = app.control().view();
+    if view.ended.is_some() {
+        return None;
+    }
+    let uninterrupted = matches!(finish, Finish::Window(_)) && app.offsets().whole.is_some();
+    if uninterrupted {
+        let awaits = Awaits::Answer;
+        return Some(Rest { app, awaits });
+    }
+    let provable = judgement.delivery == Delivery::Unknown && view.counted.is_none();
+    provable.then_some(Rest {
+        app,
+        awaits: Awaits::Counts,
+    })
 }
 
 /// GO rule: on a fresh connection these wait for OPENED before their first byte.

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -28,7 +27,9 @@ use crate::admin::{self, Access, Admin};
 use crate::clock::Clock;
 use crate::config::defaults::DEAD_AFTER;
 use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
+use crate::ledger::Ledger;
 use crate::request::apps::Apps;
+use crate::request::linger::Lingering;
 use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
@@ -218,6 +219,7 @@ fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Sha
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
     let tunnels = Arc::new(Tunnels::default());
     let enroll = enroll(config, clock, &metrics, &tunnels, &routes);
+    let ledger = Arc::new(Ledger::new(Arc::clone(&metrics), rand::random()));
     Ok(Arc::new(Shared {
         clock,
         started: clock.now(),
@@ -233,7 +235,9 @@ fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Sha
         tasks: Tasks::new(),
         enroll,
         shutdown: public.signal(),
-        lingering: Arc::new(AtomicUsize::new(0)),
+        lingering: Lingering::default(),
+        ledger,
+        own_host: config.gateway.hosts.first().cloned(),
     }))
 }
 

@@ -4,7 +4,7 @@
 //! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
 
 use crate::time::Moment;
-use crate::wire::{Begin, Open, ResetCode};
+use crate::wire::{Begin, Open, ResetCode, StreamId};
 
 use super::event::{Counted, Ended, Wake};
 use super::flow::{RecvHalf, Taken};
@@ -127,6 +127,12 @@ impl Conn {
     pub fn release(&mut self, key: StreamKey) {
         self.reset(key, ResetCode::Cancelled);
         self.forget_handle(key);
+    }
+
+    /// The wire's number of a stream; nothing before its OPEN was emitted.
+    #[must_use]
+    pub fn stream_id(&self, key: StreamKey) -> Option<StreamId> {
+        self.store.get(key).and_then(|s| s.id)
     }
 
     /// What can be seen of a stream.
