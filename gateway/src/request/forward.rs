@@ -10,12 +10,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
 
+use super::admission::tell_limits;
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
 use super::apps::AppState;
 use super::front::{
@@ -72,6 +74,8 @@ pub struct Parts<'a, B, A, S> {
     pub protocol: ClientProtocol,
     /// What the exchange may become.
     pub shape: &'a Shape,
+    /// Fields that tell where the client stands with its limits.
+    pub limits: &'a HeaderMap,
 }
 
 /// Where the body stands.
@@ -295,7 +299,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
         let nothing_follows =
             answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
-        if started == Started::Plain && !nothing_follows {
+        let held = started == Started::Plain && !nothing_follows;
+        if held && !Bug::HeadReleasedEarly.bites() {
             self.held_head = Some(answer);
         } else {
             self.send_head(answer);
@@ -309,7 +314,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
     }
 
-    fn send_head(&mut self, head: AnswerHead) {
+    fn send_head(&mut self, mut head: AnswerHead) {
+        tell_limits(&mut head.headers, self.parts.limits);
         self.parts.guard.status(head.status.as_u16());
         self.parts.answer.head(head);
     }

@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bridgehead_protocol::conn::Settings;
+use bridgehead_protocol::verdict::Delivery;
 use bridgehead_protocol::wire::ResetCode;
 
 use super::Shared;
 use super::app::{AppEvent, AppExchange, AppSide};
 use super::evidence;
+use super::forward::Finish;
 use crate::clock::Clock;
 use crate::ledger::{Fact, Ledger, Reply, TryRef};
 
@@ -66,7 +68,7 @@ impl Drop for Place {
 
 /// What may still come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Awaits {
+enum Awaits {
     /// The app's answer: it has the whole request and was not interrupted.
     Answer,
     /// How many bytes the app took.
@@ -75,8 +77,27 @@ pub(super) enum Awaits {
 
 /// A given-up exchange of which something may still come.
 pub(super) struct Rest {
-    pub(super) app: AppExchange,
-    pub(super) awaits: Awaits,
+    app: AppExchange,
+    awaits: Awaits,
+}
+
+impl Rest {
+    /// What may still come of a try that was given up. The app is not stopped by a window: its
+    /// connection stays until its late answer. Otherwise the counts may still prove something.
+    pub(super) fn of(finish: Finish, delivery: Delivery, app: AppExchange) -> Option<Self> {
+        let view = app.control().view();
+        if view.ended.is_some() {
+            return None;
+        }
+        let uninterrupted = matches!(finish, Finish::Window(_)) && app.offsets().whole.is_some();
+        let provable = delivery == Delivery::Unknown && view.counted.is_none();
+        let awaits = match (uninterrupted, provable) {
+            (true, _) => Awaits::Answer,
+            (false, true) => Awaits::Counts,
+            (false, false) => return None,
+        };
+        Some(Self { app, awaits })
+    }
 }
 
 /// Where what comes is noted; says that nothing more will when it is dropped.

@@ -5,6 +5,7 @@
 //! visible abort when bytes are out. The guard that counts and logs the exchange travels along and
 //! is dropped last.
 
+mod admission;
 pub mod app;
 pub mod apps;
 pub mod evidence;
@@ -33,18 +34,18 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::verdict::{Code, Judgement, Reason};
 use http::HeaderMap;
 use uuid::Uuid;
 
+use self::admission::Admitted;
 use self::apps::{AppState, Apps};
-use self::front::{
-    BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken,
-};
+use self::front::{ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken};
 use self::linger::Lingering;
-use self::normalize::{Normal, Rules, normalize};
+use self::normalize::{Rules, normalize};
 use self::outcome::Page;
 use crate::answer::Asked;
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Cidr;
 use crate::error::Failure;
@@ -67,6 +68,8 @@ const START_GRACE: Duration = Duration::from_secs(20);
 pub struct Shared {
     /// The process's clock.
     pub clock: Clock,
+    /// Random bits for ids and keys.
+    pub chance: Arc<Chance>,
     /// When the gateway began to serve.
     pub started: Moment,
     /// This node's name.
@@ -110,6 +113,8 @@ pub struct Exchanges {
 /// One exchange on its way.
 struct Exchange<'a, B, A> {
     info: &'a ClientInfo,
+    /// The client's address, behind trusted proxies the one they tell.
+    client: IpAddr,
     id: Uuid,
     asked: Asked,
     guard: ExchangeGuard,
@@ -166,10 +171,17 @@ impl Exchanges {
         if let Err(fault) = exchange.page.route(&app.name, info, &normal) {
             return exchange.fail(&fault.failure()).await;
         }
-        if let Err(failure) = admit(&route, &normal) {
-            return exchange.fail(&failure).await;
+        match self
+            .shared
+            .admit(&mut exchange, &route, &app, &normal)
+            .await
+        {
+            Admitted::Through(permit) => {
+                exchange.guard.admitted(self.shared.clock.now(), permit);
+            }
+            Admitted::Denied(failure) => return exchange.fail(&failure).await,
+            Admitted::ClientLeft => return exchange.leave(Judgement::NOT_DELIVERED),
         }
-        exchange.guard.admitted(self.shared.clock.now());
         self.serve_app(exchange, &route, &app, &normal).await;
     }
 
@@ -182,7 +194,7 @@ impl Exchanges {
     ) -> Exchange<'a, B, A> {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
@@ -190,6 +202,7 @@ impl Exchanges {
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
+            client,
             id,
             asked,
             guard,
@@ -201,6 +214,10 @@ impl Exchanges {
 }
 
 impl Shared {
+    fn request_id(&self, now: Moment) -> Uuid {
+        self.clock.request_id(now, self.chance.bytes())
+    }
+
     fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|net| net.contains(address))
     }
@@ -221,17 +238,6 @@ impl Shared {
             Duration::ZERO
         }
     }
-}
-
-/// What can be refused before anything is handed over.
-fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
-    if let (Some(limit), BodyLength::Exact(length)) = (route.settings.max_body, normal.body)
-        && length > limit
-    {
-        let failure = Failure::refused(Code::BodyTooLarge, Reason::BodyLimit);
-        return Err(failure.with_detail(format!("max_body is {limit} bytes")));
-    }
-    Ok(())
 }
 
 impl Corridor for Exchanges {
@@ -258,7 +264,7 @@ impl Corridor for Exchanges {
     fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let failure = refusal_failure(refusal, &shared.rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(front::ClientProtocol::Http11);

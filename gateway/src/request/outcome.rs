@@ -9,16 +9,19 @@ use std::sync::Arc;
 use http::{HeaderMap, HeaderName};
 use uuid::Uuid;
 
-use super::Shared;
+use super::app::{AppExchange, AppSide};
+use super::forward::Finish;
 use super::front::ClientInfo;
 use super::linger::{self, Rest};
 use super::normalize::Normal;
+use super::{Shared, evidence};
 use crate::error::Failure;
 use crate::ledger::{
     Closing, KeyDigest, KeyError, Known, Opening, OutcomeId, OutcomeKey, Serial, TryRecord,
 };
+use crate::tunnel::live::LiveTunnel;
 use bridgehead_protocol::handshake::Identity;
-use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::verdict::{Code, Evidence, Reason};
 
 /// The caller's key. It is for the gateway alone: it opens the outcome, so it goes to no app.
 pub const OUTCOME_KEY: HeaderName = HeaderName::from_static("bridgehead-outcome-key");
@@ -31,6 +34,37 @@ pub(super) struct Trace {
     pub(super) record: TryRecord,
     /// Where more may come from.
     pub(super) rest: Option<Rest>,
+}
+
+impl Trace {
+    /// What is left of a try. `status`: of the app's final head, if one came.
+    pub(super) fn of(
+        finish: Finish,
+        evidence: Evidence,
+        status: Option<u16>,
+        tunnel: &LiveTunnel,
+        app: AppExchange,
+    ) -> Self {
+        let control = app.control();
+        let (view, start) = (control.view(), evidence.start);
+        let known = Known {
+            consumed: view.consumed,
+            received: view.received,
+            read_before: app.read_before(),
+            ..Known::of(evidence, status)
+        };
+        let delivery = known.judgement.delivery;
+        Self {
+            record: TryRecord {
+                // The counts may tell of an answer that is still on its way.
+                known: known.with(evidence::fact(&view, start)),
+                tunnel: Arc::clone(&tunnel.id),
+                stream: control.id(),
+                owner: tunnel.identity.clone(),
+            },
+            rest: Rest::of(finish, delivery, app),
+        }
+    }
 }
 
 /// Where the request goes, as far as the ledger is concerned.
@@ -127,7 +161,7 @@ impl<'a> Page<'a> {
         if self.serial.is_none() {
             let subject = self.subject.as_ref()?;
             let opening = Opening {
-                id: OutcomeId::new(rand::random()),
+                id: OutcomeId::new(u128::from_ne_bytes(self.shared.chance.bytes())),
                 request: self.request,
                 app: Arc::clone(&subject.app),
                 key: subject.key,

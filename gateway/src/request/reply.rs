@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 
+use bridgehead_protocol::verdict::Judgement;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
@@ -54,6 +55,14 @@ pub fn queue<A: ClientAnswer>(client: &mut A, answer: Answer, after: After) {
         }
     }
     client.end();
+}
+
+impl<B, A> Exchange<'_, B, A> {
+    /// The client is gone; what is known is for the log and the ledger.
+    pub(super) fn leave(&mut self, told: Judgement) {
+        self.guard.judged(told);
+        self.page.left();
+    }
 }
 
 impl<B: ClientBody, A: ClientAnswer> Exchange<'_, B, A> {

@@ -31,6 +31,7 @@ use super::linger::Lingering;
 use super::normalize::Rules;
 use super::{Exchanges, Shared};
 use crate::accept::{Limits, Transport, http1, http2};
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::{Ledger, Outcome, OutcomeId};
@@ -338,8 +339,10 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
     let clock = Clock::start();
     let tunnels = Arc::new(Tunnels::default());
     let settings = Settings::default();
+    let chance = Arc::new(Chance::system());
     Shared {
         clock,
+        chance: Arc::clone(&chance),
         started: Moment::ZERO,
         node: "gw-test".into(),
         routes: Arc::new(ArcSwap::from_pointee(RouteTable::build(config))),
@@ -369,12 +372,14 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
             },
             handshake: Duration::from_secs(10),
             clock,
+            chance,
             metrics: Arc::clone(metrics),
             on_offer: Box::new(|_| {}),
+            on_report: Box::new(|_, _| ()),
         }),
         shutdown: shutdown.signal(),
         lingering: Lingering::default(),
-        ledger: Arc::new(Ledger::new(Arc::clone(metrics), rand::random())),
+        ledger: Arc::new(Ledger::new(Arc::clone(metrics), [7; 32])),
         own_host: config.gateway.hosts.first().cloned(),
     }
 }

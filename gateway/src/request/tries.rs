@@ -10,11 +10,13 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, OpenError};
 use bridgehead_protocol::io::StreamControl;
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
 use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
 use http::HeaderMap;
 
+use super::admission::Rejoined;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
@@ -22,7 +24,6 @@ use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
-use super::linger::{Awaits, Rest};
 use super::normalize::Normal;
 use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
@@ -31,7 +32,6 @@ use super::windows::{Lengths, Windows};
 use super::{Exchange, Exchanges, Shared};
 use crate::config::{AppKind, Go};
 use crate::error::Failure;
-use crate::ledger::{Known, TryRecord};
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
@@ -105,7 +105,7 @@ impl Exchanges {
             app,
             normal,
             headers: &headers,
-            key: rand::random(),
+            key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             avoid: Vec::new(),
@@ -153,19 +153,27 @@ impl Exchanges {
                     if turn.await == Waited::ClientLeft {
                         return exchange.leave(told);
                     }
+                    let patience = shared.remaining(&attempt);
+                    match shared.rejoin(&mut exchange, route, app, patience).await {
+                        Rejoined::In => {}
+                        Rejoined::ClientLeft => return exchange.leave(told),
+                        Rejoined::Denied(failure) => {
+                            let now = shared.clock.now();
+                            exchange.guard.end_hold(now, HoldResult::Expired);
+                            let failure = match told.delivery {
+                                Delivery::NotDelivered => failure,
+                                Delivery::Unknown | Delivery::Delivered => {
+                                    shared.failure(&attempt, &miss, told)
+                                }
+                            };
+                            return exchange.fail(&failure).await;
+                        }
+                    }
                 }
             }
             exchange.guard.retried(miss.reason);
             attempt.upload.rewind();
         }
-    }
-}
-
-impl<B, A> Exchange<'_, B, A> {
-    /// The client is gone; what is known is for the log and the ledger.
-    fn leave(&mut self, told: Judgement) {
-        self.guard.judged(told);
-        self.page.left();
     }
 }
 
@@ -265,6 +273,7 @@ impl Shared {
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
             shape: &shape,
+            limits: &exchange.asked.limits,
         });
         let finish = forward.run().await;
         let status = forward.app_status();
@@ -383,21 +392,9 @@ impl Shared {
         let number = place.tunnel.number;
         let mut miss = self.miss(attempt, finish, &control, judgement, conn, number);
         if judgement.delivery != Delivery::NotDelivered {
-            let known = Known {
-                consumed: view.consumed,
-                received: view.received,
-                read_before: app.read_before(),
-                ..Known::of(evidence::evidence(&view, offsets, emitted), status)
-            };
-            miss.trace = Some(Box::new(Trace {
-                record: TryRecord {
-                    known: known.with(evidence::fact(&view, offsets.start)),
-                    tunnel: Arc::clone(&place.tunnel.id),
-                    stream: control.id(),
-                    owner: place.tunnel.identity.clone(),
-                },
-                rest: rest(finish, judgement, app),
-            }));
+            let evidence = evidence::evidence(&view, offsets, emitted);
+            let trace = Trace::of(finish, evidence, status, &place.tunnel, app);
+            miss.trace = Some(Box::new(trace));
         }
         miss
     }
@@ -436,7 +433,10 @@ impl Shared {
         let read = *method == http::Method::GET || *method == http::Method::HEAD;
         Failed {
             reason: miss.reason,
-            delivery: miss.judgement.delivery,
+            delivery: match Bug::HoldRepeatsWritten.bites() {
+                true => Delivery::NotDelivered,
+                false => miss.judgement.delivery,
+            },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
@@ -461,6 +461,12 @@ impl Shared {
             Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
                 Code::BadRequest
             }
+        };
+        let told = match miss.finish {
+            Finish::Upload(UploadFault::TooLarge(_)) if Bug::TooLargeNotDelivered.bites() => {
+                Judgement::NOT_DELIVERED
+            }
+            _ => told,
         };
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
@@ -508,7 +514,12 @@ fn told(earlier: Option<Judgement>, last: Judgement) -> Judgement {
 /// Gives the stream up and waits for the agent's counts where they could still prove something.
 /// Answers the highest request offset ever emitted.
 async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u64 {
+    let before = control.view().emitted;
+    if Bug::EmittedNotByCore.bites() {
+        tokio::task::yield_now().await;
+    }
     let emitted = match finish {
+        Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
         Finish::ClientLeft => control.reset(ResetCode::Cancelled),
@@ -518,30 +529,15 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         }
         Finish::App(AppFault::Ended(_)) | Finish::Complete => control.reset(ResetCode::Internal),
     };
+    let emitted = match Bug::EmittedNotByCore.bites() {
+        true => before,
+        false => emitted,
+    };
     let proven = emitted <= offsets.start || offsets.answer > 0;
     if !proven {
         evidence::count(control).await;
     }
     emitted
-}
-
-/// What may still come of a try that was given up. The app is not stopped by a window: its
-/// connection stays until its late answer. Otherwise the counts may still prove something.
-fn rest(finish: Finish, judgement: Judgement, app: AppExchange) -> Option<Rest> {
-    let view = app.control().view();
-    if view.ended.is_some() {
-        return None;
-    }
-    let uninterrupted = matches!(finish, Finish::Window(_)) && app.offsets().whole.is_some();
-    if uninterrupted {
-        let awaits = Awaits::Answer;
-        return Some(Rest { app, awaits });
-    }
-    let provable = judgement.delivery == Delivery::Unknown && view.counted.is_none();
-    provable.then_some(Rest {
-        app,
-        awaits: Awaits::Counts,
-    })
 }
 
 /// GO rule: on a fresh connection these wait for OPENED before their first byte.
