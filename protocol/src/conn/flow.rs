@@ -163,6 +163,14 @@ impl SendHalf {
         self.high
     }
 
+    /// Drops what was not emitted; what was stays, because the next carrier may have to carry it.
+    pub(super) fn abandon(&mut self) {
+        self.queued.clear();
+        self.begins.clear();
+        self.end = self.next;
+        self.fin = self.fin_sent;
+    }
+
     /// True if the peer, by what it says of itself, can stand at `offset`.
     pub(super) fn may_stand_at(&self, offset: u64) -> bool {
         self.consumed <= offset && offset <= self.next

@@ -28,8 +28,6 @@ mod liveness;
 mod properties;
 mod receive;
 mod resume;
-#[cfg(test)]
-mod resume_tests;
 mod sched;
 mod settings;
 mod store;

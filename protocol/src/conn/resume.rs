@@ -28,6 +28,13 @@ use super::store::StreamKey;
 use super::stream::{Pending, Phase, Stream};
 use super::{Conn, Side};
 
+#[cfg(test)]
+mod breaches;
+#[cfg(test)]
+pub(super) mod tests;
+#[cfg(test)]
+mod tunnel_tests;
+
 type Breach = &'static str;
 
 /// Whether there is a carrier, and who has stated its offsets over it.
