@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bridgehead_protocol::verdict::{Delivery, Evidence, Terminal, judge};
@@ -549,7 +548,7 @@ pub(crate) fn unsettled(programs: &Programs) -> bool {
 /// True while an exchange waits for its late answer.
 pub(crate) fn lingers(programs: &Programs) -> bool {
     let gateway = programs.gateway();
-    gateway.is_some_and(|gateway| gateway.shared().lingering.load(Ordering::Relaxed) > 0)
+    gateway.is_some_and(|gateway| gateway.shared().lingering.total() > 0)
 }
 
 /// What is left of the exchange once everything has ended: nothing, or it is named.
@@ -577,7 +576,7 @@ pub(crate) async fn left(programs: &Programs) -> Vec<String> {
     if permits > 0 {
         left.push(format!("{permits} permits"));
     }
-    let lingering = shared.lingering.load(Ordering::Relaxed);
+    let lingering = shared.lingering.total();
     if lingering > 0 {
         left.push(format!("{lingering} lingering exchanges"));
     }
