@@ -159,6 +159,7 @@ impl World {
             clock,
         );
         let new = NewTunnel {
+            key: String::new(),
             id: format!("tunnel-{id}").into(),
             identity: Identity {
                 subject: "test".into(),

@@ -14,6 +14,7 @@ mod keepalive;
 mod live;
 mod observe;
 mod refusals;
+mod reload;
 mod restart;
 mod rolling;
 mod routing;
