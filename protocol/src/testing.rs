@@ -192,7 +192,7 @@ impl Pair {
             remaining: Duration::from_secs(30),
             expect_read,
         };
-        let start = self.gateway.begin(key, begin);
+        let start = self.gateway.begin(self.now, key, begin);
         let mut bytes = Bytes::copy_from_slice(bytes);
         self.gateway.write(key, &mut bytes);
         start

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
 use bytes::Bytes;
@@ -287,7 +288,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
         let nothing_follows =
             answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
-        if started == Started::Plain && !nothing_follows {
+        let held = started == Started::Plain && !nothing_follows;
+        if held && !Bug::HeadReleasedEarly.bites() {
             self.held_head = Some(answer);
         } else {
             self.send_head(answer);

@@ -42,6 +42,7 @@ use self::front::{
 };
 use self::normalize::{Normal, Rules, normalize};
 use crate::answer::Asked;
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Cidr;
 use crate::error::Failure;
@@ -62,6 +63,8 @@ const START_GRACE: Duration = Duration::from_secs(20);
 pub struct Shared {
     /// The process's clock.
     pub clock: Clock,
+    /// Random bits for ids and keys.
+    pub chance: Arc<Chance>,
     /// When the gateway began to serve.
     pub started: Moment,
     /// This node's name.
@@ -169,7 +172,7 @@ impl Exchanges {
     ) -> Exchange<'a, B, A> {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
@@ -187,6 +190,10 @@ impl Exchanges {
 }
 
 impl Shared {
+    fn request_id(&self, now: Moment) -> Uuid {
+        self.clock.request_id(now, self.chance.bytes())
+    }
+
     fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|net| net.contains(address))
     }
@@ -238,7 +245,7 @@ impl Corridor for Exchanges {
     fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let failure = refusal_failure(refusal, &shared.rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(front::ClientProtocol::Http11);

@@ -34,7 +34,7 @@ impl Exchanges {
         let sinks = Arc::clone(&shared.sinks);
         let mut guard = ExchangeGuard::new(
             sinks,
-            shared.clock.request_id(now),
+            shared.request_id(now),
             now,
             info.peer.ip(),
             Protocol::Tcp,

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, OpenError};
 use bridgehead_protocol::io::StreamControl;
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
 use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
@@ -99,7 +100,7 @@ impl Exchanges {
             app,
             normal,
             headers: &headers,
-            key: rand::random(),
+            key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             avoid: Vec::new(),
@@ -401,7 +402,10 @@ impl Shared {
         let read = *method == http::Method::GET || *method == http::Method::HEAD;
         Failed {
             reason: miss.reason,
-            delivery: miss.judgement.delivery,
+            delivery: match Bug::HoldRepeatsWritten.bites() {
+                true => Delivery::NotDelivered,
+                false => miss.judgement.delivery,
+            },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
@@ -426,6 +430,12 @@ impl Shared {
             Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
                 Code::BadRequest
             }
+        };
+        let told = match miss.finish {
+            Finish::Upload(UploadFault::TooLarge(_)) if Bug::TooLargeNotDelivered.bites() => {
+                Judgement::NOT_DELIVERED
+            }
+            _ => told,
         };
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
@@ -473,7 +483,12 @@ fn told(earlier: Option<Judgement>, last: Judgement) -> Judgement {
 /// Gives the stream up and waits for the agent's counts where they could still prove something.
 /// Answers the highest request offset ever emitted.
 async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u64 {
+    let before = control.view().emitted;
+    if Bug::EmittedNotByCore.bites() {
+        tokio::task::yield_now().await;
+    }
     let emitted = match finish {
+        Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
         Finish::ClientLeft => control.reset(ResetCode::Cancelled),
@@ -482,6 +497,10 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
             control.reset(ResetCode::Idle)
         }
         Finish::App(AppFault::Ended(_)) | Finish::Complete => control.reset(ResetCode::Internal),
+    };
+    let emitted = match Bug::EmittedNotByCore.bites() {
+        true => before,
+        false => emitted,
     };
     let proven = emitted <= offsets.start || offsets.answer > 0;
     if !proven {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bridgehead_protocol::io::{StreamControl, TunnelStream};
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{AppKind, ResetCode};
 
@@ -65,7 +66,8 @@ impl AppConnection {
         match self {
             Self::Http1(stream) => {
                 let view = stream.control().view();
-                view.ended.is_none() && !view.closing && view.received == view.taken
+                let nothing_waits = view.received == view.taken || Bug::LeftoverKept.bites();
+                view.ended.is_none() && !view.closing && nothing_waits
             }
             Self::NewHttp2(_) => false,
             Self::Http2(connection) => connection.is_usable(),

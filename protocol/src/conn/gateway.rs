@@ -36,6 +36,8 @@ pub struct View {
     pub counted: Option<Counted>,
     /// No exchange may begin on this stream.
     pub closing: bool,
+    /// The carrier is gone and the next one has not taken over; windows rest.
+    pub suspended: bool,
 }
 
 impl Conn {
@@ -75,7 +77,7 @@ impl Conn {
     }
 
     /// Marks where an exchange begins; answers its start offset.
-    pub fn begin(&mut self, key: StreamKey, begin: Begin) -> u64 {
+    pub fn begin(&mut self, _now: Moment, key: StreamKey, begin: Begin) -> u64 {
         let Some(stream) = self.store.find(key) else {
             return 0;
         };
@@ -142,6 +144,7 @@ impl Conn {
             ended: s.ended,
             counted: s.counted,
             closing: self.takes_no_streams(),
+            suspended: self.is_suspended(),
         })
     }
 }

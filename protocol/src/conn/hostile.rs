@@ -257,7 +257,7 @@ impl Victim {
                     remaining: Duration::from_secs(1),
                     expect_read: Some(0),
                 };
-                core.begin(key, begin);
+                core.begin(self.now, key, begin);
             }
             Own::Write(_) => {
                 core.write(key, &mut Bytes::from(vec![7; 900]));

@@ -48,7 +48,7 @@ pub use emit::Outbox;
 pub use error::{ConnError, OpenError};
 pub use event::{Counted, Ended, Event, Wake};
 pub use gateway::View;
-pub use resume::Fate;
+pub use resume::{Fate, MAX_REPORTED};
 pub use settings::{Settings, Side};
 pub use store::StreamKey;
 
@@ -219,6 +219,12 @@ impl Conn {
         if self.failed.is_none() {
             self.fail(ConnError::Closed);
         }
+    }
+
+    /// Why the tunnel is over; `None` while it is not.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ConnError> {
+        self.failed.as_ref()
     }
 
     fn alive(&self) -> Result<(), ConnError> {

@@ -243,6 +243,7 @@ impl World {
                 }
                 known.begun = true;
                 known.start = core.begin(
+                    now,
                     key,
                     Begin {
                         request: 1,
