@@ -28,6 +28,6 @@ mod ws;
 pub use judge::{Lie, judge};
 pub use plan::{Kind, Mix, Plan};
 pub use report::Report;
-pub use run::{Counts, Settings, ask_once, run, settle};
+pub use run::{Counts, Finished, Settings, ask_once, run, settle};
 pub use target::Target;
 pub use told::Told;

@@ -129,6 +129,8 @@ pub struct Plan {
     pub spacing: Spacing,
     /// Seed of all draws.
     pub seed: u64,
+    /// Number of the first request; runs that share a book must not share numbers.
+    pub first_id: u64,
     /// Share of requests that ask the app to fail, in parts of a million.
     pub app_faults: u32,
     /// Share of requests on a connection of their own, in parts of a million.
@@ -151,6 +153,7 @@ impl Default for Plan {
             mix: Mix::default(),
             spacing: Spacing::Poisson,
             seed: 1,
+            first_id: FIRST_ID,
             app_faults: 0,
             fresh: 100_000,
             upload: 256 * 1024,
@@ -178,7 +181,7 @@ pub struct Arrival {
     pub fresh: bool,
 }
 
-/// Number of the first request; below it are probes.
+/// Number of the first request of a plan that says nothing else; below it are probes.
 pub const FIRST_ID: u64 = 1000;
 
 impl Plan {
@@ -187,7 +190,7 @@ impl Plan {
         let plan = self.clone();
         let mut rng = StdRng::seed_from_u64(plan.seed);
         let mut at = Duration::ZERO;
-        let mut id = FIRST_ID;
+        let mut id = plan.first_id;
         std::iter::from_fn(move || {
             at += plan.gap(&mut rng);
             let arrival = plan.arrival(&mut rng, at, id);

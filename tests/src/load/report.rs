@@ -200,7 +200,7 @@ impl Report {
                 .iter()
                 .map(|(k, n)| format!("{n} {k}"))
                 .collect();
-            let none = "none".to_owned();
+            let none = "no".to_owned();
             let _ = writeln!(
                 text,
                 "resumed    {} tunnels, {} bytes sent again",
