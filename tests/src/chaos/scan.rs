@@ -69,20 +69,19 @@ impl Scanner {
     }
 
     fn frame(&mut self) -> Result<Option<Piece>, ()> {
-        let Some(&[l2, l1, l0, number, ..]) = self.buffer.first_chunk::<HEADER_LEN>() else {
+        let Some(&[l2, l1, l0]) = self.buffer.first_chunk() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes([0, l2, l1, l0]) as usize;
-        if length > MAX_PAYLOAD {
+        // Told by three bytes, and a wrong type by four: a peer that speaks something else may wait for
+        // an answer to what it said so far.
+        let number = self.buffer.get(3).copied();
+        let known = |number: u8| Kind::from_number(number).is_some() || number >= 0x80;
+        if length > MAX_PAYLOAD || number.is_some_and(|number| !known(number)) {
             return Err(());
         }
         if self.buffer.len() < HEADER_LEN + length {
-            // An unknown type is told by its header, before a peer that speaks TLS waits for more.
-            return if Kind::from_number(number).is_none() && number < 0x80 {
-                Err(())
-            } else {
-                Ok(None)
-            };
+            return Ok(None);
         }
         let mut copy = BytesMut::from(&self.buffer[..HEADER_LEN + length]);
         let frame = wire::decode(&mut copy, &Limits::default()).map_err(|_| ())?;

@@ -116,10 +116,14 @@ impl Clients {
     }
 
     async fn connection(&self, arrival: &Arrival) -> std::io::Result<Wire> {
-        while !arrival.fresh {
-            let Some((mut wire, since)) = self.idle().pop() else {
-                break;
-            };
+        let kept = || {
+            if arrival.fresh {
+                None
+            } else {
+                self.idle().pop()
+            }
+        };
+        while let Some((mut wire, since)) = kept() {
             if since.elapsed() < KEEP && wire.is_silent().await {
                 return Ok(wire);
             }

@@ -156,7 +156,7 @@ pub fn settle(finished: &mut Finished, book: &Book) {
             .filter(|(id, _)| *id >= FIRST_ID)
             .filter_map(|(id, _)| judge(id, &Told::Right, book.seen(id))),
     );
-    lies.sort_by(|a, b| a.id.cmp(&b.id));
+    lies.sort_by_key(|lie| lie.id);
     lies.dedup_by_key(|lie| lie.id);
     finished.report.set_lies(lies);
 }

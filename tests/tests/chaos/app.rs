@@ -9,7 +9,7 @@ use bridgehead_tests::world::setup;
 
 use crate::stage::{Account, Stage, deep};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_app_that_breaks_is_told_of_truthfully() {
     let quick =
         setup().defaults("hold = \"0s\"\nfirst_frame_window = \"1s\"\nstall_window = \"1s\"");
@@ -59,7 +59,7 @@ async fn an_app_that_breaks_is_told_of_truthfully() {
     account.close("apps that break");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_app_that_does_not_listen_is_waited_for_or_told_not_delivered() {
     let stage = Stage::start(setup().defaults("hold = \"1s\"")).await;
     let mut account = Account::default();

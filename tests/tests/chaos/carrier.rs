@@ -141,10 +141,12 @@ async fn a_black_hole_hides_a_reset() {
     let between = between("at byte 1: blackhole").await;
     let (mut agent, mut gateway) = between.pair().await;
     agent.write_all(b"\xffxx").await.expect("sent");
-    between
-        .carrier
-        .until(|tally| tally.to_gateway.bytes == 3)
-        .await;
+    wait::within(
+        wait::SOON,
+        "what was awaited",
+        between.carrier.until(|tally| tally.to_gateway.bytes == 3),
+    )
+    .await;
     socket2::SockRef::from(&agent)
         .set_linger(Some(Duration::ZERO))
         .expect("a linger");
@@ -185,7 +187,12 @@ async fn a_refusal_resets_and_a_port_that_is_down_refuses() {
     let mut second = TcpStream::connect(between.carrier.addr())
         .await
         .expect("accepted");
-    between.carrier.until(|tally| tally.connections == 2).await;
+    wait::within(
+        wait::SOON,
+        "what was awaited",
+        between.carrier.until(|tally| tally.connections == 2),
+    )
+    .await;
     let refused = || async {
         TcpStream::connect(between.carrier.addr())
             .await
@@ -218,5 +225,10 @@ async fn a_gateway_that_is_not_there_is_a_reset_and_counted() {
         .await
         .expect("it listens");
     assert!(to_end(&mut agent).await.1);
-    carrier.until(|tally| tally.undialled == 1).await;
+    wait::within(
+        wait::SOON,
+        "what was awaited",
+        carrier.until(|tally| tally.undialled == 1),
+    )
+    .await;
 }

@@ -55,7 +55,7 @@ async fn trials(lane: u64, count: u64) -> (Account, Vec<(FaultKind, u64)>) {
     (account, FaultKind::ALL.into_iter().zip(fired).collect())
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_that_ends_anywhere_makes_nobody_lie() {
     const LANES: u64 = 6;
     let each = deep(16, 160);

@@ -42,7 +42,7 @@ async fn hole(way: &'static str, span: Duration) -> Account {
     account
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_black_hole_makes_nobody_lie_and_a_short_one_fails_nothing() {
     let spans = deep(2, 6);
     let mut lanes = Vec::new();

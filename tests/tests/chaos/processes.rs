@@ -6,7 +6,7 @@ use bridgehead_tests::wait;
 
 use crate::stage::{Account, Stage, deep, draw, patient};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_agent_makes_nobody_lie() {
     let mut account = Account::default();
     let mut stage = Stage::start(patient()).await;
@@ -26,7 +26,7 @@ async fn a_killed_agent_makes_nobody_lie() {
     account.close("agents killed");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_frozen_agent_makes_nobody_lie() {
     // Up to the moment at which it is given up, and well beyond: what it does when it wakes is the point.
     let spans = [300, 1200, 6500, 9000];
@@ -60,7 +60,7 @@ async fn a_frozen_agent_makes_nobody_lie() {
     account.close("agents frozen");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_gateway_doubles_nothing() {
     let mut account = Account::default();
     let mut stage = Stage::start(patient()).await;
@@ -71,7 +71,7 @@ async fn a_killed_gateway_doubles_nothing() {
             bridgehead_tests::load::run(&plan, &settings, &book, &std::sync::Arc::default()).await
         });
         wait::dawdle(Duration::from_millis(20 + draw(trial, 200))).await;
-        stage.world.restart_gateway();
+        tokio::task::block_in_place(|| stage.world.restart_gateway());
         stage
             .carrier
             .point_at(&stage.world.places.tunnel.to_string());

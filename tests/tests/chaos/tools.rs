@@ -116,7 +116,7 @@ fn a_load_that_reaches_no_app_says_so() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn both_programs_work_together_and_write_what_they_saw() {
     let world = patient().start().await;
     let report = world.folder.path().join("chaos.json");
