@@ -2,7 +2,7 @@
 //!
 //! Owns: starting and stopping everything a test needs, on port 0 and without leftovers. Must not:
 //! know how gateway or agent work inside; whatever a test learns, it learns through sockets,
-//! files and exit codes, as a stranger would.
+//! files and exit codes, as a stranger would. Only [`fuzz`] calls their parsers.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -16,6 +16,7 @@
 //! | [`chaos`] | `bh-chaos`: a carrier that breaks when it is told to, frame by frame |
 //! | [`oracle`], [`load`] | the app that knows what it saw; `bh-load`, which holds answers against it |
 //! | [`relay`] | a TCP relay that can be cut, between an agent and its gateway |
+//! | [`fuzz`] | targets for what reads bytes of strangers, and an engine on stable |
 //! | [`wait`] | the only place that waits for time |
 
 #![forbid(unsafe_code)]
@@ -25,6 +26,7 @@ pub mod binaries;
 pub mod chaos;
 pub mod client;
 pub mod frames;
+pub mod fuzz;
 pub mod h2c;
 pub mod load;
 pub mod metrics;

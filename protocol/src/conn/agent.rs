@@ -162,6 +162,7 @@ impl Conn {
     /// Announces the apps; the last list wins if several are waiting.
     pub fn announce(&mut self, apps: Vec<AppOffer>) {
         self.apps_revision += 1;
+        self.announced = Some(apps.clone());
         self.sched.apps(Frame::Apps {
             revision: self.apps_revision,
             apps,
@@ -180,7 +181,7 @@ impl Conn {
         if let Some(stream) = self.store.find(key)
             && stream.phase == Phase::Open
         {
-            stream.out.forget();
+            stream.out.abandon();
             self.conclude(key, FinalCause::Stopping);
         }
         self.forget_handle(key);

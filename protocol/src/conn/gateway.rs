@@ -3,6 +3,7 @@
 //! Every way of giving up forgets queued and kept bytes and answers, in the same step, the highest
 //! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{Begin, Open, ResetCode};
 
@@ -47,6 +48,7 @@ impl Conn {
     /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
     pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
         debug_assert_eq!(self.side, Side::Gateway);
+        self.saw(now);
         if self.failed.is_some() {
             return Err(OpenError::Lost);
         }
@@ -77,11 +79,12 @@ impl Conn {
     }
 
     /// Marks where an exchange begins; answers its start offset.
-    pub fn begin(&mut self, _now: Moment, key: StreamKey, begin: Begin) -> u64 {
+    pub fn begin(&mut self, now: Moment, key: StreamKey, begin: Begin) -> u64 {
+        self.saw(now);
         let Some(stream) = self.store.find(key) else {
             return 0;
         };
-        let start = stream.out.begin(begin);
+        let start = stream.out.begin(now, begin);
         self.offer(key);
         start
     }
@@ -92,12 +95,16 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return UNKNOWN;
         };
+        if Bug::RetainedNotForgotten.bites() {
+            return stream.out.emitted();
+        }
         let whole = stream.out.is_drained();
         let emitted = stream.out.forget();
         if stream.phase == Phase::Queued {
             self.end(key, Ended::NotOpened);
         } else if stream.ended.is_none() && stream.fenced.is_none() && !stream.reset {
             stream.fenced = Some(linger && whole);
+            stream.pending.open = false;
             stream.pending.fence = true;
             self.owe(key);
             self.wake(key, Wake::ALL);
@@ -111,12 +118,17 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return UNKNOWN;
         };
+        if Bug::ResetOvertakesOpen.bites() && stream.phase == Phase::Queued {
+            return stream.out.emitted();
+        }
         let emitted = stream.out.forget();
         stream.inn.discard(Taken::Counted);
         if stream.phase == Phase::Queued {
             self.end(key, Ended::NotOpened);
         } else if stream.ended.is_none() && !stream.reset {
             stream.reset = true;
+            stream.reset_code = code;
+            stream.pending.open = false;
             stream.pending.fence = false;
             stream.pending.reset = Some(code);
             self.owe(key);
@@ -127,7 +139,9 @@ impl Conn {
 
     /// The gateway's handle is gone: a live stream is reset.
     pub fn release(&mut self, key: StreamKey) {
-        self.reset(key, ResetCode::Cancelled);
+        if !Bug::CancelNotPassedOn.bites() {
+            self.reset(key, ResetCode::Cancelled);
+        }
         self.forget_handle(key);
     }
 
@@ -143,7 +157,7 @@ impl Conn {
             taken: s.inn.taken(),
             ended: s.ended,
             counted: s.counted,
-            closing: self.takes_no_streams(),
+            closing: self.takes_no_streams() && !Bug::GoAwayIgnored.bites(),
             suspended: self.is_suspended(),
         })
     }

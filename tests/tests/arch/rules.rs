@@ -79,6 +79,8 @@ const PROTOCOL_CORE: &[&str] = &[
     "bridgehead_protocol::handshake",
     "bridgehead_protocol::conn",
     "bridgehead_protocol::time",
+    // Bugs that the simulation switches on; a constant `false` elsewhere.
+    "bridgehead_protocol::planted",
 ];
 
 /// The pure parts of the chaos carrier and of the load generator: values in, values out.
