@@ -12,7 +12,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::engine::{Admission, Engine};
+use super::decision::Admission;
+use super::engine::Engine;
 use super::link;
 use super::script::Script;
 use super::tally::Tally;

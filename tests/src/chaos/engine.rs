@@ -8,89 +8,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::decision::{Admission, Held, LinkId, Shape, Step};
 use super::scan::FrameFacts;
 use super::script::{Direction, Effect, End, Fault, Filter, Place, Script, Trigger};
+use super::span::{Span, Whom, mix};
 use super::tally::{RuleTally, Tally};
-
-/// Number of a connection, from 1, in the order of acceptance.
-pub type LinkId = u64;
-
-/// What becomes of a new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Admission {
-    /// It is carried, under this number.
-    Carry(LinkId),
-    /// It is reset at once.
-    Refuse,
-}
-
-/// One step of passing a piece.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// These bytes of the piece are passed.
-    Pass {
-        /// From.
-        from: usize,
-        /// To, exclusive.
-        to: usize,
-        /// Position of the first of them in its way.
-        offset: u64,
-        /// How.
-        shape: Shape,
-    },
-    /// Once everything before has been written, the connection ends.
-    End(End),
-    /// Once everything before has been written, this way gets a FIN and nothing more.
-    HalfClose,
-}
-
-/// How bytes are passed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shape {
-    /// Later by this than they came.
-    pub late: Duration,
-    /// At most so many bytes a second; none means no limit.
-    pub rate: Option<u64>,
-    /// In writes of so many bytes; none means in one.
-    pub slice: Option<usize>,
-}
-
-/// How a way is blocked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// Until this time.
-    Until(Duration),
-    /// To the end of the connection or the run.
-    ForGood,
-}
-
-/// Connections a span is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whom {
-    All,
-    One(LinkId),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Span {
-    rule: usize,
-    fault: usize,
-    whom: Whom,
-    effect: Effect,
-    direction: Option<Direction>,
-    until: Option<Duration>,
-    /// First position, each way, that is behind the moment at which it began.
-    from: [u64; 2],
-}
-
-impl Span {
-    fn spares(&self, link: LinkId, way: Direction, offset: u64, now: Duration) -> bool {
-        self.whom != Whom::All && self.whom != Whom::One(link)
-            || self.direction.is_some_and(|d| d != way)
-            || self.until.is_some_and(|until| until <= now)
-            || offset < self.from[way.index()]
-    }
-}
 
 #[derive(Debug)]
 struct RuleState {
@@ -637,14 +559,6 @@ impl Engine {
             mix(sum ^ n.wrapping_mul(0x9E37_79B9_7F4A_7C15))
         })
     }
-}
-
-/// The finaliser of SplitMix64.
-const fn mix(n: u64) -> u64 {
-    let n = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let n = (n ^ (n >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    n ^ (n >> 31)
 }
 
 fn accepts(filter: &Filter, way: Direction, frame: FrameFacts) -> bool {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bridgehead_protocol::wire::Kind;
 
-use super::engine::{Admission, Engine, Held, LinkId, Shape, Step};
+use super::decision::{Admission, Held, LinkId, Shape, Step};
+use super::engine::Engine;
 use super::parse;
 use super::scan::FrameFacts;
 use super::script::{Direction, End, FaultKind};

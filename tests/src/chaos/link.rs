@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::carrier::Shared;
-use super::engine::{Held, LinkId, Shape, Step};
+use super::decision::{Held, LinkId, Shape, Step};
 use super::scan::Scanner;
 use super::script::{Direction, End};
 use crate::wait;

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`script`], [`parse`](parse()) | rules as values, text to rules | pure |
 //! | [`scan`] | bytes to frames, nothing altered | pure |
-//! | [`engine`] | connections, frames and the time in, what happens out | pure |
+//! | [`engine`], [`decision`] | connections, frames and the time in, what happens out | pure |
 //! | [`tally`] | what happened, as text and JSON | pure |
 //! | [`carrier`] | the port, the clock | |
 //! | [`link`] | one connection: its four ends, TLS, the waiting | |
@@ -16,11 +16,13 @@
 
 pub mod carrier;
 pub mod cli;
+pub mod decision;
 pub mod engine;
 mod link;
 mod parse;
 pub mod scan;
 pub mod script;
+mod span;
 pub mod tally;
 mod tls;
 
