@@ -58,7 +58,7 @@ async fn trials(lane: u64, count: u64) -> (Account, Vec<(FaultKind, u64)>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_that_ends_anywhere_makes_nobody_lie() {
     const LANES: u64 = 6;
-    let each = deep(16, 160);
+    let each = deep(19, 190);
     let lanes: Vec<_> = (0..LANES)
         .map(|lane| tokio::spawn(trials(lane, each)))
         .collect();
