@@ -23,6 +23,7 @@ use super::pool::PoolLimits;
 use super::token::Tokens;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::config::AgentEntry;
 use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, TunnelState};
 use crate::telemetry::metrics::Metrics;
@@ -104,6 +105,21 @@ impl Enroll {
         Some(theirs.map(|(_, live)| live.revoke()).count())
     }
 
+    /// Takes the tokens of a newer configuration and cuts the tunnels whose key is gone, or whose
+    /// apps its key no longer covers. Answers how many.
+    pub fn replace_tokens(&self, agents: &[AgentEntry]) -> usize {
+        let next = Arc::new(self.tokens.load().replaced(agents));
+        self.tokens.store(Arc::clone(&next));
+        let registry = self.tunnels.snapshot();
+        let uncovered = registry.tunnels().filter(|(number, live)| {
+            let offered = registry
+                .apps()
+                .filter(|app| registry.offers(app).iter().any(|o| o.number == *number));
+            !live.is_covered(&next, offered)
+        });
+        uncovered.map(|(_, live)| live.revoke()).count()
+    }
+
     async fn shake(
         &self,
         carrier: &mut Carrier,
@@ -151,6 +167,7 @@ impl Enroll {
             id: format!("{:032x}", admitted.ticket.tunnel).into(),
             identity: admitted.identity,
             instance: admitted.instance,
+            key: admitted.key,
             scope: admitted.scope,
             carrier: kind.as_str(),
             peer,
@@ -167,7 +184,7 @@ impl Enroll {
             old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
         }
         // The token may have been revoked while the handshake ran.
-        if !self.tokens.load().knows(&live.identity.subject) {
+        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
             live.revoke();
         }
         (self.on_offer)(&admitted.apps);

@@ -15,6 +15,7 @@ use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason};
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
+use super::token::Tokens;
 
 /// Exchanges that a near tunnel may carry beyond twice those of the least loaded one.
 const NEAR_SLACK: usize = 8;
@@ -31,6 +32,8 @@ pub struct LiveTunnel {
     pub agent: Arc<str>,
     /// Random per start of the agent.
     pub instance: u128,
+    /// Key id of the token that its agent showed last.
+    pub key: Mutex<String>,
     /// Apps it may ever offer.
     pub scope: Scope,
     /// What carries it: `tcp`, `tls`, `ws` or `wss`.
@@ -58,6 +61,8 @@ pub struct NewTunnel {
     pub identity: Identity,
     /// See [`LiveTunnel::instance`].
     pub instance: u128,
+    /// See [`LiveTunnel::key`].
+    pub key: String,
     /// See [`LiveTunnel::scope`].
     pub scope: Scope,
     /// See [`LiveTunnel::carrier`].
@@ -75,6 +80,19 @@ impl LiveTunnel {
     #[must_use]
     pub fn is_accepting(&self) -> bool {
         !self.retired.load(Ordering::Relaxed) && self.tunnel.is_accepting()
+    }
+
+    /// True while the key that it joined with is valid for all the apps in `offered`.
+    #[must_use]
+    pub fn is_covered<'a>(
+        &self,
+        tokens: &Tokens,
+        mut offered: impl Iterator<Item = &'a Arc<str>>,
+    ) -> bool {
+        let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens
+            .scope_of(&key, &self.identity.subject)
+            .is_some_and(|scope| offered.all(|app| scope.covers(app)))
     }
 
     /// Cuts it: its token is no longer valid.
@@ -171,6 +189,7 @@ impl Tunnels {
             agent: new.identity.agent.as_str().into(),
             identity: new.identity,
             instance: new.instance,
+            key: Mutex::new(new.key),
             scope: new.scope,
             carrier: new.carrier,
             peer: new.peer,
