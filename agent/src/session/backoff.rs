@@ -27,6 +27,9 @@ const HEALTHY: Duration = Duration::from_secs(60);
 /// bounds the rate against a gateway that lets in and drops.
 const WORTH_AN_INSTANT_TRY: Duration = Duration::from_secs(5);
 
+/// The same for a carrier of a tunnel that goes on: requests wait for it.
+const WORTH_AN_INSTANT_RETURN: Duration = Duration::from_secs(1);
+
 /// Waiting times of one tunnel.
 #[derive(Debug)]
 pub struct Backoff {
@@ -52,6 +55,15 @@ impl Backoff {
         }
         if self.failures == 0 || lived >= WORTH_AN_INSTANT_TRY {
             self.failures = self.failures.max(1);
+            return Duration::ZERO;
+        }
+        self.after_failure()
+    }
+
+    /// The wait after a carrier was lost, that had stood since `since`, of a tunnel that goes on.
+    pub fn after_cut(&mut self, now: Moment, since: Moment) -> Duration {
+        if now.since(since) >= WORTH_AN_INSTANT_RETURN {
+            self.failures = 1;
             return Duration::ZERO;
         }
         self.after_failure()
