@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use super::admission::Admission;
 use super::settings::{
     AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
     ProxyProtocol, PublicSettings, TunnelSettings,
@@ -123,6 +124,7 @@ impl Default for AppSettings {
             cors: true,
             max_body: None,
             host_header: HostHeader::Upstream,
+            admission: Admission::default(),
         }
     }
 }

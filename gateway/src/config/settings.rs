@@ -10,6 +10,7 @@ use std::time::Duration;
 use bridgehead_protocol::handshake::{AppPattern, TokenHash};
 pub use bridgehead_protocol::wire::AppKind;
 
+use super::admission::Admission;
 use super::names::AppName;
 use super::net::Cidr;
 use crate::route::host::Host;
@@ -191,6 +192,8 @@ pub struct AppSettings {
     pub max_body: Option<u64>,
     /// Which `Host` the app sees.
     pub host_header: HostHeader,
+    /// What it admits.
+    pub admission: Admission,
 }
 
 /// Which requests wait for OPENED on a fresh app connection.

@@ -14,9 +14,10 @@ use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
 
+use super::admission::tell_limits;
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
 use super::apps::AppState;
 use super::front::{
@@ -73,6 +74,8 @@ pub struct Parts<'a, B, A, S> {
     pub protocol: ClientProtocol,
     /// What the exchange may become.
     pub shape: &'a Shape,
+    /// Fields that tell where the client stands with its limits.
+    pub limits: &'a HeaderMap,
 }
 
 /// Where the body stands.
@@ -303,7 +306,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
     }
 
-    fn send_head(&mut self, head: AnswerHead) {
+    fn send_head(&mut self, mut head: AnswerHead) {
+        tell_limits(&mut head.headers, self.parts.limits);
         self.parts.guard.status(head.status.as_u16());
         self.parts.answer.head(head);
     }

@@ -207,8 +207,7 @@ fn reason(status: StatusCode, phrase: bytes::Bytes) -> Option<bytes::Bytes> {
 
 /// Hop-by-hop fields and `Bridgehead-*`.
 fn strip(headers: &mut HeaderMap) {
-    // A `Connection` list that names an end-to-end field is the app's mistake; its fields stay.
-    let _ = fields::strip_hop_by_hop(headers);
+    fields::strip_hop_by_hop_leniently(headers);
     strip_ours(headers);
 }
 

@@ -5,6 +5,7 @@
 //! visible abort when bytes are out. The guard that counts and logs the exchange travels along and
 //! is dropped last.
 
+mod admission;
 pub mod app;
 pub mod apps;
 pub mod evidence;
@@ -33,14 +34,13 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::verdict::{Code, Judgement, Reason};
 use uuid::Uuid;
 
+use self::admission::Admitted;
 use self::apps::{AppState, Apps};
-use self::front::{
-    BodyLength, ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken,
-};
-use self::normalize::{Normal, Rules, normalize};
+use self::front::{ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken};
+use self::normalize::{Rules, normalize};
 use crate::answer::Asked;
 use crate::chance::Chance;
 use crate::clock::Clock;
@@ -104,6 +104,8 @@ pub struct Exchanges {
 /// One exchange on its way.
 struct Exchange<'a, B, A> {
     info: &'a ClientInfo,
+    /// The client's address, behind trusted proxies the one they tell.
+    client: IpAddr,
     id: Uuid,
     asked: Asked,
     guard: ExchangeGuard,
@@ -156,10 +158,17 @@ impl Exchanges {
         let app = self.shared.apps.state(route.name.as_str());
         exchange.guard.app(&app.name, &app.metrics);
         exchange.asked.cors = route.settings.cors;
-        if let Err(failure) = admit(&route, &normal) {
-            return exchange.fail(&failure).await;
+        match self
+            .shared
+            .admit(&mut exchange, &route, &app, &normal)
+            .await
+        {
+            Admitted::Through(permit) => {
+                exchange.guard.admitted(self.shared.clock.now(), permit);
+            }
+            Admitted::Denied(failure) => return exchange.fail(&failure).await,
+            Admitted::ClientLeft => return exchange.guard.judged(Judgement::NOT_DELIVERED),
         }
-        exchange.guard.admitted(self.shared.clock.now());
         self.serve_app(exchange, &route, &app, &normal).await;
     }
 
@@ -180,6 +189,7 @@ impl Exchanges {
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
+            client,
             id,
             asked,
             guard,
@@ -208,17 +218,6 @@ impl Shared {
             Duration::ZERO
         }
     }
-}
-
-/// What can be refused before anything is handed over.
-fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
-    if let (Some(limit), BodyLength::Exact(length)) = (route.settings.max_body, normal.body)
-        && length > limit
-    {
-        let failure = Failure::refused(Code::BodyTooLarge, Reason::BodyLimit);
-        return Err(failure.with_detail(format!("max_body is {limit} bytes")));
-    }
-    Ok(())
 }
 
 impl Corridor for Exchanges {

@@ -40,10 +40,25 @@ impl Exchanges {
             Protocol::Tcp,
         );
         guard.app(&state.name, &state.metrics);
-        guard.admitted(now);
-        guard.enter_long_lived();
         // A client whose app cannot be reached must not take the end for an orderly one.
         let abrupt = |client: &TcpStream| drop(client.set_zero_linger());
+        let route = shared.routes.load().app(app).map(Arc::clone);
+        let admitted = route.map(|route| {
+            let limits = &route.settings.admission;
+            state.gate.enter_long_lived(now, limits, info.peer.ip())
+        });
+        match admitted {
+            Some(Ok(permit)) => guard.admitted(now, permit),
+            Some(Err(denied)) => {
+                guard.turned_away(&denied.failure());
+                return abrupt(&client);
+            }
+            None => {
+                guard.turned_away(&Failure::refused(Code::AppNotFound, Reason::NoRoute));
+                return abrupt(&client);
+            }
+        }
+        guard.enter_long_lived();
         let Some(place) = shared.tunnels.take(app, &[]) else {
             state.refused(now, Reason::NoAgent);
             guard.aborted(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));

@@ -16,6 +16,7 @@ use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind
 use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
 use http::HeaderMap;
 
+use super::admission::Rejoined;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
@@ -147,6 +148,22 @@ impl Exchanges {
                     if turn.await == Waited::ClientLeft {
                         return exchange.guard.judged(told);
                     }
+                    let patience = shared.remaining(&attempt);
+                    match shared.rejoin(&mut exchange, route, app, patience).await {
+                        Rejoined::In => {}
+                        Rejoined::ClientLeft => return exchange.guard.judged(told),
+                        Rejoined::Denied(failure) => {
+                            let now = shared.clock.now();
+                            exchange.guard.end_hold(now, HoldResult::Expired);
+                            let failure = match told.delivery {
+                                Delivery::NotDelivered => failure,
+                                Delivery::Unknown | Delivery::Delivered => {
+                                    shared.failure(&attempt, &miss, told)
+                                }
+                            };
+                            return exchange.fail(&failure).await;
+                        }
+                    }
                 }
             }
             exchange.guard.retried(miss.reason);
@@ -249,6 +266,7 @@ impl Shared {
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
             shape: &shape,
+            limits: &exchange.asked.limits,
         })
         .run()
         .await;

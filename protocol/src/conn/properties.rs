@@ -1,5 +1,6 @@
 //! Whatever is done in whatever order on two honest cores: counts tell the truth, `not_delivered`
-//! stays true, credit returns, ids are given once, order holds on the wire, and nothing is left.
+//! stays true, credit returns, ids are given once, order holds on the wire, and nothing is left;
+//! over one carrier or many, whatever each of them lost.
 
 #![allow(clippy::unwrap_used)]
 
@@ -33,7 +34,7 @@ const SETTINGS: Settings = Settings {
     credit_delay: Duration::from_millis(20),
     max_streams: 6,
     linger: Duration::from_secs(60),
-    resume_window: Duration::ZERO,
+    resume_window: Duration::from_secs(20),
 };
 
 /// One step; the first number of each picks the stream.
@@ -60,9 +61,14 @@ enum Op {
     ToGateway(u16),
     Settle,
     Advance(u8),
+    Wait(u8),
     DrainAgent,
     DrainGateway,
     Cut,
+    CutAtGateway,
+    CutAtAgent,
+    Redial,
+    Lose,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -90,8 +96,10 @@ fn op() -> impl Strategy<Value = Op> {
         6 => select(vec![1, 13, 700, u16::MAX]).prop_map(Op::ToGateway),
         6 => Just(Op::Settle),
         3 => any::<u8>().prop_map(Op::Advance),
+        3 => select(vec![Op::Cut, Op::Cut, Op::CutAtGateway, Op::CutAtAgent]),
+        5 => Just(Op::Redial),
         // Rare: much of what follows them is short.
-        1 => select(vec![Op::DrainAgent, Op::DrainGateway, Op::Settle, Op::Settle, Op::Cut, Op::Settle]),
+        1 => select(vec![Op::DrainAgent, Op::DrainGateway, Op::Settle, Op::Wait(3), Op::Wait(9), Op::Wait(21), Op::Lose, Op::Settle]),
     ]
 }
 
@@ -108,6 +116,8 @@ struct Known {
     /// Offset of an exchange that was called undelivered.
     undelivered: Option<u64>,
     counted: Option<Counted>,
+    emitted: u64,
+    ended: Option<Ended>,
     released: bool,
 }
 
@@ -120,7 +130,9 @@ struct World {
     agent: Vec<StreamKey>,
     events_seen: usize,
     ids: BTreeMap<StreamId, StreamKey>,
+    /// The tunnel is over.
     cut: bool,
+    requests: u128,
     wire: Wire,
 }
 
@@ -143,6 +155,7 @@ impl World {
             events_seen: 0,
             ids: BTreeMap::new(),
             cut: false,
+            requests: 0,
             wire: Wire::default(),
         }
     }
@@ -199,10 +212,12 @@ impl World {
                 .pair
                 .gateway
                 .drain(GoAwayReason::Draining, Duration::ZERO),
-            Op::Cut => {
-                self.cut = true;
-                self.pair.cut();
-            }
+            Op::Wait(seconds) => self.advance(Duration::from_secs(seconds.into())),
+            Op::Cut => self.pair.cut(),
+            Op::CutAtGateway => self.pair.cut_at_gateway(),
+            Op::CutAtAgent => self.pair.cut_at_agent(),
+            Op::Redial => self.pair.redial(),
+            Op::Lose => self.lose(),
             Op::Begin(s, _)
             | Op::Write(s, _)
             | Op::Finish(s)
@@ -233,6 +248,7 @@ impl World {
         let now = self.pair.now;
         let known = self.known.get_mut(&key).unwrap();
         let core = &mut self.pair.gateway;
+        self.requests += 1;
         match *op {
             Op::Begin(_, len) => {
                 let view = core.view(key).unwrap();
@@ -246,7 +262,7 @@ impl World {
                     now,
                     key,
                     Begin {
-                        request: 1,
+                        request: self.requests,
                         remaining: Duration::from_secs(30),
                         expect_read: Some(view.taken),
                     },
@@ -401,8 +417,53 @@ impl World {
     }
 
     fn advance(&mut self, span: Duration) {
-        if !self.cut {
-            self.pair.advance(span).unwrap();
+        if self.cut {
+            return;
+        }
+        match self.pair.advance(span) {
+            Ok(()) => {}
+            Err(ConnError::Lapsed) => self.lose(),
+            Err(other) => panic!("honest sides found fault: {other}"),
+        }
+    }
+
+    /// A carrier, if there may be one.
+    fn reconnect(&mut self) {
+        if self.pair.gateway.is_suspended() || self.pair.agent.is_suspended() {
+            self.pair.redial();
+        }
+        self.settle();
+    }
+
+    /// The tunnel is lost; the agent knows what became of every stream that ever reached it and whose
+    /// terminal did not reach the gateway.
+    fn lose(&mut self) {
+        if std::mem::replace(&mut self.cut, true) {
+            return;
+        }
+        let open: Vec<_> = self
+            .pair
+            .gateway
+            .store
+            .iter()
+            .filter_map(|s| s.id.filter(|_| s.ended.is_none()))
+            .filter(|id| id.0 <= self.pair.agent.highest_open)
+            .collect();
+        self.pair.gateway.lose();
+        self.pair.agent.lose();
+        let fates: BTreeMap<_, _> = self
+            .pair
+            .agent
+            .take_fates()
+            .into_iter()
+            .map(|fate| (fate.stream, fate))
+            .collect();
+        for id in open {
+            assert!(fates.contains_key(&id), "{id:?} is forgotten: {fates:?}");
+        }
+        for (id, fate) in fates {
+            let took = self.ids.get(&id).map_or(0, |key| self.known[key].took);
+            assert_eq!(fate.written, took, "{fate:?}");
         }
     }
 
@@ -444,6 +505,10 @@ impl World {
                 "consumption told before it was"
             );
             assert!(view.received <= known.said && view.queued_to <= known.wrote);
+            assert!(view.emitted >= known.emitted, "what was emitted stays so");
+            known.emitted = view.emitted;
+            assert!(known.ended.is_none() || known.ended == view.ended);
+            known.ended = view.ended;
             if let Some(counted) = view.counted {
                 assert_eq!(
                     counted.written, known.took,
@@ -467,7 +532,7 @@ impl World {
 
     /// Lets go of everything; nothing may be left.
     fn end(mut self) {
-        self.settle();
+        self.reconnect();
         for key in self.gateway.clone() {
             if !self.known[&key].released {
                 self.known.get_mut(&key).unwrap().released = true;
@@ -493,6 +558,7 @@ impl World {
     /// Everything written is taken and read; then every byte of credit is back.
     fn check_credit(&mut self) {
         let moved = |world: &Self| -> u64 { world.known.values().map(|k| k.took + k.read).sum() };
+        self.reconnect();
         // A round may only open streams, or only pass marks.
         let mut idle = 0;
         while idle < 3 {
