@@ -12,6 +12,9 @@ use crate::wire::{FinalCause, ReportEntry, StreamId};
 use super::store::StreamKey;
 use super::{Conn, Ended, Event, Side};
 
+#[cfg(test)]
+mod tests;
+
 /// Terminals that may be reported over one carrier; more is a breach. Ten tunnels of 10,000 streams.
 pub const MAX_REPORTED: usize = 100_000;
 

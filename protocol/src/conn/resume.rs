@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{Frame, Resume, StreamId};
 
@@ -26,6 +27,13 @@ use super::event::{Ended, Event};
 use super::store::StreamKey;
 use super::stream::{Pending, Phase, Stream};
 use super::{Conn, Side};
+
+#[cfg(test)]
+mod breaches;
+#[cfg(test)]
+pub(super) mod tests;
+#[cfg(test)]
+mod tunnel_tests;
 
 type Breach = &'static str;
 
@@ -348,6 +356,7 @@ impl Conn {
         stream.pending.opened = stream.was_opened;
         stream.pending.credit = stream.inn.credit_again();
         match stream.ended {
+            Some(_) if Bug::TerminalNotRepeated.bites() => {}
             Some(Ended::Refused { reason, errno }) => {
                 stream.pending.refused = Some((reason, errno));
             }
