@@ -62,10 +62,11 @@ impl Backoff {
 
     /// The wait after a carrier was lost, that had stood since `since`, of a tunnel that goes on.
     pub fn after_cut(&mut self, now: Moment, since: Moment) -> Duration {
+        self.failures = 1;
         if now.since(since) >= WORTH_AN_INSTANT_RETURN {
-            self.failures = 1;
             return Duration::ZERO;
         }
+        // No longer than that either: the gateway answers, and requests wait.
         self.after_failure()
     }
 
