@@ -5,7 +5,7 @@
 
 use crate::planted::Bug;
 use crate::time::Moment;
-use crate::wire::{Begin, Open, ResetCode};
+use crate::wire::{Begin, Open, ResetCode, StreamId};
 
 use super::event::{Counted, Ended, Wake};
 use super::flow::{RecvHalf, Taken};
@@ -143,6 +143,12 @@ impl Conn {
             self.reset(key, ResetCode::Cancelled);
         }
         self.forget_handle(key);
+    }
+
+    /// The wire's number of a stream; nothing before its OPEN was emitted.
+    #[must_use]
+    pub fn stream_id(&self, key: StreamKey) -> Option<StreamId> {
+        self.store.get(key).and_then(|s| s.id)
     }
 
     /// What can be seen of a stream.
