@@ -350,17 +350,20 @@ impl<'a> Case<'a> {
         let used = view(entries, self.outcome.mark, told_at);
         let tunnels = tunnels(entries);
         let key = |e: &Entry| tunnels.get(&e.link).map(|t| (*t, e.note.stream));
-        let gave_up = entries[self.outcome.mark..told_at]
-            .iter()
-            .rev()
-            .find(|e| {
-                let note = e.note;
-                e.side == 0
-                    && e.op == Op::Wrote
-                    && (note.is(Kind::Fence) || note.is(Kind::Reset))
-                    && key(e).is_some_and(|key| used.contains_key(&key))
-            })
-            .map_or(told, |e| e.at);
+        let gives_up = |e: &&Entry| {
+            let note = e.note;
+            e.side == 0
+                && e.op == Op::Wrote
+                && (note.is(Kind::Fence) || note.is(Kind::Reset))
+                && key(e).is_some_and(|key| used.contains_key(&key))
+        };
+        let mut before = entries[self.outcome.mark..told_at].iter().rev();
+        let gave_up = match before.find(gives_up) {
+            Some(entry) => entry.at,
+            // It waited for a carrier, and so did the counts.
+            None if entries[told_at..].iter().any(|e| gives_up(&e)) => return false,
+            None => told,
+        };
         entries[told_at..].iter().any(|e| {
             let Some(stream) = key(e).and_then(|key| used.get(&key)) else {
                 return false;
