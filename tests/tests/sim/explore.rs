@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use bridgehead_protocol::planted::{Bug, plant};
+
 use crate::fault::Fault;
 use crate::journal::{Class, Op, Plan, When};
 use crate::oracle;
@@ -351,26 +353,31 @@ pub(crate) struct Caught {
     pub(crate) fallen: Vec<String>,
 }
 
-/// Runs schedules in an order drawn by `seed`, on this thread, until an invariant falls, at most
-/// `most` of them: three single faults, then a pair. For bugs that are planted on this thread; the
+/// Runs schedules in an order drawn by `seed`, on this thread with `bug` planted, until an invariant
+/// falls that stands without the bug, at most `most` of them: three single faults, then a pair. The
 /// grounds must have been made without.
-pub(crate) fn hunt(grounds: &[Ground], most: usize, seed: u64) -> Option<Caught> {
+pub(crate) fn hunt(grounds: &[Ground], bug: Bug, most: usize, seed: u64) -> Option<Caught> {
     let mut singles = singles(grounds);
     let mut pairs = pairs(grounds, most.div_ceil(4), seed);
     let mut dice = Dice(seed);
+    let fallen = |schedule: &Schedule| {
+        let setting = &grounds[schedule.shape].setting;
+        let outcome = setting.run(&schedule.plans, schedule.seed);
+        oracle::look(&setting.shape, &outcome).fallen
+    };
     for after in 1..=most {
         let schedule = match after % 4 {
             0 => pairs.pop()?,
             _ => singles.swap_remove(dice.below(singles.len())),
         };
-        let setting = &grounds[schedule.shape].setting;
-        let outcome = setting.run(&schedule.plans, schedule.seed);
-        let fallen = oracle::look(&setting.shape, &outcome).fallen;
-        if !fallen.is_empty() {
+        let planted = plant(bug);
+        let with = fallen(&schedule);
+        drop(planted);
+        if !with.is_empty() && fallen(&schedule).is_empty() {
             return Some(Caught {
                 after,
                 schedule: schedule.to_string(),
-                fallen,
+                fallen: with,
             });
         }
     }

@@ -17,6 +17,7 @@ mod frames;
 mod journal;
 mod net;
 mod oracle;
+mod planted;
 mod programs;
 mod run;
 mod shape;
@@ -155,11 +156,6 @@ fn the_same_schedule_goes_the_same_way_twice() {
             panic!("`{schedule}` differs from entry {differs:?} on");
         }
     }
-}
-
-#[test]
-fn a_hunt_finds_nothing_where_nothing_is_planted() {
-    assert_eq!(explore::hunt(&Ground::all(), 40, 1), None);
 }
 
 #[test]
