@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bridgehead_tests::wait;
 
-use crate::stage::{Account, Stage, deep, draw, patient};
+use crate::stage::{Account, Stage, Tunnels, deep, draw, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_agent_makes_nobody_lie() {
@@ -27,13 +27,20 @@ async fn a_killed_agent_makes_nobody_lie() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_frozen_agent_makes_nobody_lie() {
+async fn a_frozen_agent_makes_nobody_lie_and_fails_nothing_if_resumed() {
     // Up to the moment at which it is given up, and well beyond: what it does when it wakes is the point.
-    let spans = [300, 1200, 6500, 9000];
+    // A resumed tunnel goes on where it was, since it is not given up before it wakes.
+    let spans = [
+        (300, Tunnels::Resume),
+        (6500, Tunnels::Resume),
+        (9000, Tunnels::Resume),
+        (6500, Tunnels::Die),
+        (9000, Tunnels::Die),
+    ];
     let rounds = deep(1, 5);
-    let lane = |span: u64| async move {
+    let lane = |(span, tunnels): (u64, Tunnels)| async move {
         let mut account = Account::default();
-        let stage = Stage::start(patient()).await;
+        let stage = Stage::start(tunnels.setup()).await;
         for round in 0..rounds {
             let plan = stage.plan(span + round, 80.0, Duration::from_millis(500));
             let freeze = async {
@@ -44,7 +51,9 @@ async fn a_frozen_agent_makes_nobody_lie() {
             };
             let (finished, ()) = tokio::join!(stage.run(&plan), freeze);
             stage.until_answered().await;
-            account.add(1, &stage.settle(finished));
+            let report = stage.settle(finished);
+            tunnels.check(&format!("{span} ms"), &report);
+            account.add(1, &report);
         }
         account
     };
