@@ -1,7 +1,9 @@
 //! Processes that are killed and frozen while requests are under way.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use bridgehead_tests::load::run;
 use bridgehead_tests::wait;
 
 use crate::stage::{Account, Stage, Tunnels, deep, draw, patient};
@@ -10,16 +12,20 @@ use crate::stage::{Account, Stage, Tunnels, deep, draw, patient};
 async fn a_killed_agent_makes_nobody_lie() {
     let mut account = Account::default();
     let mut stage = Stage::start(patient()).await;
+    let mut loads = Vec::new();
     for trial in 0..deep(12, 100) {
         let plan = stage.plan(trial, 120.0, Duration::from_millis(250));
-        let moment = Duration::from_millis(20 + draw(trial, 200));
-        let (settings, book) = (stage.settings(), std::sync::Arc::clone(stage.oracle.book()));
-        let load = tokio::spawn(async move {
-            bridgehead_tests::load::run(&plan, &settings, &book, &std::sync::Arc::default()).await
-        });
-        wait::dawdle(moment).await;
+        let (settings, book) = (stage.settings(), Arc::clone(stage.oracle.book()));
+        // What was under way waits for the dead agent's return as long as the gateway does; so the
+        // next trial does not wait for it.
+        loads.push(tokio::spawn(async move {
+            run(&plan, &settings, &book, &Arc::default()).await
+        }));
+        wait::dawdle(Duration::from_millis(20 + draw(trial, 200))).await;
         stage.replace_agent().await;
-        let finished = load.await.expect("the load ends");
+    }
+    for load in loads {
+        let finished = load.await.expect("a load ends");
         account.add(1, &stage.settle(finished));
     }
     account.nobody_was_left_with_nothing("agents killed");
@@ -75,10 +81,8 @@ async fn a_killed_gateway_doubles_nothing() {
     let mut stage = Stage::start(patient()).await;
     for trial in 0..deep(8, 60) {
         let plan = stage.plan(trial, 120.0, Duration::from_millis(250));
-        let (settings, book) = (stage.settings(), std::sync::Arc::clone(stage.oracle.book()));
-        let load = tokio::spawn(async move {
-            bridgehead_tests::load::run(&plan, &settings, &book, &std::sync::Arc::default()).await
-        });
+        let (settings, book) = (stage.settings(), Arc::clone(stage.oracle.book()));
+        let load = tokio::spawn(async move { run(&plan, &settings, &book, &Arc::default()).await });
         wait::dawdle(Duration::from_millis(20 + draw(trial, 200))).await;
         tokio::task::block_in_place(|| stage.world.restart_gateway());
         stage
