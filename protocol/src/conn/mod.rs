@@ -284,6 +284,10 @@ impl Conn {
                 deadline: Duration::ZERO,
             });
         }
+        if self.wants_carrier() {
+            // Nobody is there to say goodbye to.
+            self.sched = Sched::default();
+        }
         self.carriage = Carriage::Up;
         self.failed = Some(error.clone());
         self.sched.close();
