@@ -16,6 +16,7 @@ mod live;
 mod observe;
 mod refusals;
 mod restart;
+mod resume;
 mod rolling;
 mod routing;
 mod situations;
