@@ -371,10 +371,14 @@ impl World {
 
     /// The agent's command up to the apps, for tests that add flags of their own.
     pub fn agent_command(&self, id: &str) -> Command {
-        let file = self.folder.write(
-            &format!("{id}.token"),
-            &format!("{}\n", self.tokens[id].secret),
-        );
+        self.agent_command_with(id, &self.tokens[id])
+    }
+
+    /// The same with a token that the world did not make; `name` is that of the token's file.
+    pub fn agent_command_with(&self, name: &str, token: &Token) -> Command {
+        let file = self
+            .folder
+            .write(&format!("{name}.token"), &format!("{}\n", token.secret));
         let mut command = Command::new(binaries::agent());
         let scheme = if self.tunnel_tls { "tls" } else { "tcp" };
         let host = if self.tunnel_tls {

@@ -162,6 +162,7 @@ impl World {
             clock,
         );
         let new = NewTunnel {
+            key: String::new(),
             id: format!("{:032x}", tunnel_id(id)).into(),
             identity: Identity {
                 subject: "test".into(),

@@ -29,6 +29,7 @@ use super::pool::PoolLimits;
 use super::token::Tokens;
 use crate::chance::Chance;
 use crate::clock::Clock;
+use crate::config::AgentEntry;
 use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, ResumeResult};
 use crate::telemetry::metrics::Metrics;
@@ -129,6 +130,21 @@ impl Enroll {
         Some(theirs.map(|(_, live)| live.revoke()).count())
     }
 
+    /// Takes the tokens of a newer configuration and cuts the tunnels whose key is gone, or whose
+    /// apps its key no longer covers. Answers how many.
+    pub fn replace_tokens(&self, agents: &[AgentEntry]) -> usize {
+        let next = Arc::new(self.tokens.load().replaced(agents));
+        self.tokens.store(Arc::clone(&next));
+        let registry = self.tunnels.snapshot();
+        let uncovered = registry.tunnels().filter(|(number, live)| {
+            let offered = registry
+                .apps()
+                .filter(|app| registry.offers(app).iter().any(|o| o.number == *number));
+            !live.is_covered(&next, offered)
+        });
+        uncovered.map(|(_, live)| live.revoke()).count()
+    }
+
     async fn shake(
         &self,
         carrier: &mut Carrier,
@@ -205,7 +221,8 @@ impl Enroll {
         leftover: BytesMut,
     ) {
         let mut end = carrier.watch();
-        live.go_on(admitted.ticket.epoch, carried, carrier, leftover);
+        live.go_on(admitted, carried, carrier, leftover);
+        self.check_key(live);
         self.tunnels.offer(live, &admitted.apps);
         (self.on_offer)(&admitted.apps);
         end.ended().await;
@@ -231,6 +248,7 @@ impl Enroll {
             id: format!("{:032x}", admitted.ticket.tunnel).into(),
             identity: admitted.identity,
             instance: admitted.instance,
+            key: admitted.key,
             scope: admitted.scope,
             carried,
             ticket: admitted.ticket,
@@ -246,10 +264,7 @@ impl Enroll {
             );
             old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
         }
-        // The token may have been revoked while the handshake ran.
-        if !self.tokens.load().knows(&live.identity.subject) {
-            live.revoke();
-        }
+        self.check_key(&live);
         (self.on_offer)(&admitted.apps);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = carried.kind.as_str(), peer = %carried.peer, "tunnel up");
         let reason = tokio::select! {
@@ -263,6 +278,13 @@ impl Enroll {
         self.tunnels.remove(&live);
         live.pool.reap(self.clock.now(), true);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
+    }
+
+    /// The token may have been revoked while the handshake ran.
+    fn check_key(&self, live: &LiveTunnel) {
+        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
+            live.revoke();
+        }
     }
 
     /// News of the tunnel and the care of its pool; ends only after the tunnel has.

@@ -9,7 +9,7 @@ use std::thread::ThreadId;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use bridgehead_protocol::handshake::{Applicant, Identity, Resumable, Scope, gone};
+use bridgehead_protocol::handshake::{Admitted, Applicant, Identity, Resumable, Scope, gone};
 use bridgehead_protocol::io::Tunnel;
 use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason, Refuse, ResumeTicket};
@@ -18,6 +18,7 @@ use bytes::BytesMut;
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
+use super::token::Tokens;
 use crate::telemetry::labels::TunnelState;
 
 /// Exchanges that a near tunnel may carry beyond twice those of the least loaded one.
@@ -35,6 +36,8 @@ pub struct LiveTunnel {
     pub agent: Arc<str>,
     /// Random per start of the agent.
     pub instance: u128,
+    /// Key id of the token that its agent showed last.
+    pub key: Mutex<String>,
     /// Apps it may ever offer.
     pub scope: Scope,
     /// Since when.
@@ -72,6 +75,8 @@ pub struct NewTunnel {
     pub identity: Identity,
     /// See [`LiveTunnel::instance`].
     pub instance: u128,
+    /// See [`LiveTunnel::key`].
+    pub key: String,
     /// See [`LiveTunnel::scope`].
     pub scope: Scope,
     /// What carries it first.
@@ -123,12 +128,21 @@ impl LiveTunnel {
         Ok(ticket)
     }
 
-    /// Goes on over the carrier that was let in as `epoch`; not if a later one was let in meanwhile,
+    /// Goes on over the carrier that was let in as `admitted`; not if a later one was let in meanwhile,
     /// whose agent has given this one up.
-    pub fn go_on(&self, epoch: u32, carried: Carried, carrier: Carrier, leftover: BytesMut) {
+    pub fn go_on(
+        &self,
+        admitted: &Admitted,
+        carried: Carried,
+        carrier: Carrier,
+        leftover: BytesMut,
+    ) {
         let resumable = self.resumable();
-        if resumable.epoch() == epoch {
+        if resumable.epoch() == admitted.ticket.epoch {
             *self.carried.lock().unwrap_or_else(PoisonError::into_inner) = carried;
+            admitted
+                .key
+                .clone_into(&mut self.key.lock().unwrap_or_else(PoisonError::into_inner));
             self.tunnel.resume(carrier, leftover);
         }
     }
@@ -137,6 +151,19 @@ impl LiveTunnel {
         self.resumable
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True while the key that it joined with is valid for all the apps in `offered`.
+    #[must_use]
+    pub fn is_covered<'a>(
+        &self,
+        tokens: &Tokens,
+        mut offered: impl Iterator<Item = &'a Arc<str>>,
+    ) -> bool {
+        let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        tokens
+            .scope_of(&key, &self.identity.subject)
+            .is_some_and(|scope| offered.all(|app| scope.covers(app)))
     }
 
     /// Cuts it: its token is no longer valid.
@@ -267,6 +294,7 @@ impl Tunnels {
             agent: new.identity.agent.as_str().into(),
             identity: new.identity,
             instance: new.instance,
+            key: Mutex::new(new.key),
             scope: new.scope,
             carried: Mutex::new(new.carried),
             resumable: Mutex::new(resumable),

@@ -15,6 +15,7 @@ mod ledger;
 mod live;
 mod observe;
 mod refusals;
+mod reload;
 mod reports;
 mod restart;
 mod resume;
