@@ -294,7 +294,6 @@ pub(super) fn share(
         shutdown: public.signal(),
         lingering: Lingering::default(),
         ledger,
-        own_host: config.gateway.hosts.first().cloned(),
     })
 }
 
