@@ -105,7 +105,6 @@ async fn a_loss_of_the_tunnel_is_told_by_the_agent_when_it_is_back() {
     let app = App::start(working).await;
     let setup = setup().section("tunnel", "resume_window = \"11s\"");
     let relayed = Arc::new(relayed(setup, &app, &[]).await);
-    let begun = Instant::now();
     let cut = async {
         wait::dawdle(Duration::from_millis(500)).await;
         // Nothing arrives any more, then nobody can dial until the tunnels have lapsed.
@@ -114,17 +113,14 @@ async fn a_loss_of_the_tunnel_is_told_by_the_agent_when_it_is_back() {
         wait::dawdle(Duration::from_millis(100)).await;
         relayed.relay.refuse();
         relayed.world.until_tunnels(0).await;
-        eprintln!("lapsed after {:?}", begun.elapsed());
         relayed.relay.point_at(relayed.world.places.tunnel);
         let live = || async { (relayed.world.tunnels_in("live").await > 0).then_some(()) };
         wait::until(Duration::from_secs(30), "the agent coming back", live).await;
     };
     let until = Instant::now() + Duration::from_secs(1);
     let (uncertain, ()) = tokio::join!(post(&relayed, 64, until), cut);
-    eprintln!("told and back after {:?}", begun.elapsed());
     assert!(uncertain.len() >= 10, "only {}", uncertain.len());
     let share = known(&relayed.world, &app, &uncertain).await;
-    eprintln!("asked after {:?}", begun.elapsed());
     assert!(share >= 0.95, "known: {share}");
 }
 
