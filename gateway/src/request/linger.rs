@@ -12,7 +12,7 @@ use std::time::Duration;
 use bridgehead_protocol::conn::Settings;
 
 use super::Shared;
-use crate::tunnel::pool::AppConnection;
+use crate::tunnel::connection::AppConnection;
 
 /// Exchanges that may wait at once, per gateway; beyond it the app's connection is closed.
 const MAX_LINGERING: usize = 1000;

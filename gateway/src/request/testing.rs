@@ -307,7 +307,7 @@ impl World {
         for agent in agents {
             let live = Arc::clone(&agent.live);
             assert_eq!(live.in_flight(), 0, "a place on a tunnel is left");
-            live.pool.reap(self.shared.clock.now(), true);
+            live.pool.close_tunnel(live.number);
             pass(Duration::from_secs(1)).await;
             assert_eq!(live.tunnel.stats().streams.total(), 0, "streams are left");
             assert_eq!(agent.streams(), 0, "the agent has streams left");

@@ -3,18 +3,19 @@
 //! A try is repeated only as `retry` allows. After each failed try the stream is given up first and
 //! judged then, so that nothing can be delivered after it was called undelivered.
 
+mod connect;
+
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bridgehead_protocol::conn::{Ended, OpenError};
+use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::io::StreamControl;
-use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
-use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
+use bridgehead_protocol::wire::ResetCode;
 use http::HeaderMap;
 
+use self::connect::Link;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
@@ -27,13 +28,12 @@ use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
 use super::{Exchange, Exchanges, Shared, linger};
-use crate::config::{AppKind, Go};
+use crate::config::Go;
 use crate::error::Failure;
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
 use crate::tunnel::live::Place;
-use crate::tunnel::pool::AppConnection;
 use crate::tunnel::registry::TunnelNumber;
 
 /// An unsafe method does not use a kept connection that was idle for longer: the longer it was,
@@ -73,6 +73,12 @@ impl Miss {
             reused: false,
             tunnel,
         }
+    }
+
+    /// The same on a kept connection.
+    fn of_reused(mut self) -> Self {
+        self.reused = true;
+        self
     }
 }
 
@@ -219,24 +225,23 @@ impl Shared {
             attempt.app.refused(self.clock.now(), Reason::NoAgent);
             return Err(Miss::before_handover(Reason::NoAgent, None));
         };
-        let number = place.tunnel.number;
         exchange.guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
-        let (connection, conn) = self.connection(exchange, attempt, &place)?;
-        let (head, shape) = self.head(attempt, &place);
-        if conn == AppConn::Fresh && waits_for_opened(attempt, &shape) {
-            let opened = self.opened(exchange, attempt, connection.control()).await;
-            if let Err(finish) = opened {
-                let control = connection.control();
-                let emitted = give_up(finish, control, Offsets::UNBEGUN).await;
-                let judgement = judgement(&control.view(), Offsets::UNBEGUN, emitted);
-                return Err(self.miss(attempt, finish, control, judgement, conn, number));
-            }
-            exchange.guard.opened(self.clock.now(), conn);
-            attempt.app.reached();
+        let mut link = self.link(exchange, attempt, place)?;
+        if link.conn == AppConn::Fresh && self.waits_for_opened(attempt, &link) {
+            link = self.standing(exchange, attempt, link).await?;
         }
+        let Link {
+            place,
+            connection,
+            seat,
+            conn,
+        } = link;
+        let number = place.tunnel.number;
+        let (head, shape) = self.head(attempt, &place);
         let remaining = self.remaining(attempt);
         let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
-        let finish = Forward::new(Parts {
+        let control = app.control().clone();
+        let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
             app: &mut app,
@@ -248,64 +253,19 @@ impl Shared {
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
             shape: &shape,
-        })
-        .run()
-        .await;
+        });
+        let finish = match conn {
+            AppConn::Reused => forward.run().await,
+            AppConn::Fresh => self.attended(&seat, &control, forward.run()).await,
+        };
         if finish != Finish::Complete {
             return Err(self.failed_try(attempt, finish, app, conn, number).await);
         }
         exchange.guard.answered();
         if let Some(connection) = app.into_kept() {
-            let now = self.clock.now();
-            place.tunnel.pool.put(&attempt.app.name, connection, now);
+            seat.keep(connection, number, self.clock.now());
         }
         Ok(())
-    }
-
-    /// A kept connection, or a new one whose OPEN is queued.
-    fn connection<B: ClientBody, A: ClientAnswer>(
-        &self,
-        exchange: &mut Exchange<'_, B, A>,
-        attempt: &Attempt<'_>,
-        place: &Place,
-    ) -> Result<(AppConnection, AppConn), Miss> {
-        let now = self.clock.now();
-        let idle = if attempt.normal.method.is_safe() {
-            self.app_idle
-        } else {
-            UNSAFE_IDLE
-        };
-        let kept = if attempt.fresh_only {
-            None
-        } else {
-            place.tunnel.pool.take(&attempt.app.name, now, idle)
-        };
-        if let Some(connection) = kept {
-            exchange.guard.opened(now, AppConn::Reused);
-            return Ok((connection, AppConn::Reused));
-        }
-        let kind = match attempt.route.kind {
-            AppKind::H2c => WireKind::H2c,
-            AppKind::Http1 | AppKind::Tcp => WireKind::Http1,
-        };
-        let open = Open {
-            app: attempt.app.name.to_string(),
-            kind,
-            remaining: self.remaining(attempt).min(self.app_connect),
-            credit: 0,
-            client: Some(exchange.info.peer),
-        };
-        match place.tunnel.tunnel.open(open) {
-            Ok(stream) => Ok((AppConnection::new(kind, stream), AppConn::Fresh)),
-            Err(error) => {
-                let reason = match error {
-                    OpenError::Lost => Reason::TunnelLost,
-                    OpenError::GoingAway => Reason::AgentDraining,
-                    OpenError::Full => Reason::AgentLimit,
-                };
-                Err(Miss::before_handover(reason, Some(place.tunnel.number)))
-            }
-        }
     }
 
     fn head(&self, attempt: &Attempt<'_>, place: &Place) -> (RequestHead, Shape) {
@@ -322,26 +282,15 @@ impl Shared {
             .map_or(Duration::ZERO, |due| due.since(now))
     }
 
-    /// Waits for OPENED under the first-frame window, with the client's body still in its socket.
-    async fn opened<B: ClientBody, A: ClientAnswer>(
-        &self,
-        exchange: &mut Exchange<'_, B, A>,
-        attempt: &mut Attempt<'_>,
-        control: &StreamControl,
-    ) -> Result<(), Finish> {
-        let due = attempt.windows.due().unwrap_or(Moment::ZERO);
-        let opened = poll_fn(|cx: &mut Context<'_>| match control.poll_opened(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(ended)) => Poll::Ready(Err(Finish::App(AppFault::Ended(ended.0)))),
-            Poll::Pending => exchange
-                .body
-                .poll_left(cx)
-                .map(|()| Err(Finish::ClientLeft)),
-        });
-        match tokio::time::timeout_at(self.clock.instant(due), opened).await {
-            Ok(result) => result,
-            Err(_) => Err(Finish::Window(WindowKind::FirstFrame)),
-        }
+    /// GO rule: on a new connection these wait for OPENED before their first byte. At an app that may
+    /// have no place all of them do, so that they can leave a connection that does not come to stand.
+    fn waits_for_opened(&self, attempt: &Attempt<'_>, link: &Link) -> bool {
+        let by_route = match attempt.route.settings.go {
+            Go::Always => true,
+            Go::Unsafe => !attempt.normal.method.is_safe(),
+            Go::Never => false,
+        };
+        by_route || attempt.normal.expect_continue || link.seat.is_crowded(self.clock.now())
     }
 
     /// Gives the exchange up, then says what is known of it. Answer bytes that come while the counts
@@ -488,16 +437,6 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         evidence::count(control).await;
     }
     emitted
-}
-
-/// GO rule: on a fresh connection these wait for OPENED before their first byte.
-fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
-    let by_route = match attempt.route.settings.go {
-        Go::Always => true,
-        Go::Unsafe => !attempt.normal.method.is_safe(),
-        Go::Never => false,
-    };
-    by_route || shape.expect_continue
 }
 
 /// Another try may end otherwise. The client's own faults stay, whoever is asked.

@@ -169,7 +169,7 @@ impl Enroll {
         };
         drop(gauge);
         self.tunnels.remove(live.number);
-        live.pool.reap(self.clock.now(), true);
+        live.pool.close_tunnel(live.number);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
         reason
     }
@@ -195,12 +195,17 @@ impl Enroll {
                     Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
-                        live.pool.reap(self.clock.now(), true);
+                        live.pool.close_tunnel(live.number);
                         live.tunnel.close_when_drained();
                     }
                     Some(Notice::Suspended | Notice::Resumed { .. } | Notice::Report(_)) => {}
                 },
-                _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),
+                _ = reap.tick() => {
+                    live.pool.reap(self.clock.now());
+                    if !live.is_accepting() {
+                        live.pool.close_tunnel(live.number);
+                    }
+                }
             }
         }
     }

@@ -41,8 +41,8 @@ pub struct LiveTunnel {
     pub since: SystemTime,
     /// The tunnel itself.
     pub tunnel: Tunnel,
-    /// Kept connections.
-    pub pool: Pool,
+    /// Kept connections, shared by the tunnels of one start of an agent.
+    pub pool: Arc<Pool>,
     /// The worker it lives on.
     thread: ThreadId,
     /// Takes no new exchange although the tunnel still would (takeover, drain).
@@ -151,6 +151,17 @@ impl Tunnels {
         Some(Place::new(near(offers, picked, avoid)))
     }
 
+    /// A place on exactly that tunnel, if it takes exchanges with `app`.
+    #[must_use]
+    pub fn take_on(&self, number: TunnelNumber, app: &str) -> Option<Place> {
+        let registry = self.registry.load();
+        let offers = registry.offers(app).iter();
+        offers
+            .filter(|offer| offer.number == number && offer.tunnel.is_accepting())
+            .map(Place::new)
+            .next()
+    }
+
     /// The snapshot now.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Registry<LiveTunnel>> {
@@ -164,7 +175,16 @@ impl Tunnels {
         new: NewTunnel,
         apps: &[AppOffer],
     ) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
+        let _one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.load();
         let number = TunnelNumber(self.next.fetch_add(1, Ordering::Relaxed));
+        let sister = registry
+            .tunnels()
+            .find(|(_, t)| t.identity == new.identity && t.instance == new.instance);
+        let pool = match sister {
+            Some((_, tunnel)) => Arc::clone(&tunnel.pool),
+            None => Arc::new(Pool::new(new.pool)),
+        };
         let live = Arc::new(LiveTunnel {
             number,
             id: new.id,
@@ -176,19 +196,17 @@ impl Tunnels {
             peer: new.peer,
             since: SystemTime::now(),
             tunnel: new.tunnel,
-            pool: Pool::new(new.pool),
+            pool,
             thread: std::thread::current().id(),
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
         });
-        let mut replaced = Vec::new();
-        self.change(|registry| {
-            replaced = older_instances(registry, &live);
-            for old in &replaced {
-                old.retired.store(true, Ordering::Relaxed);
-            }
-            registry.with(number, &live, offers(&live, apps))
-        });
+        let replaced = older_instances(&registry, &live);
+        for old in &replaced {
+            old.retired.store(true, Ordering::Relaxed);
+        }
+        let next = registry.with(number, &live, offers(&live, apps));
+        self.registry.store(Arc::new(next));
         (live, replaced)
     }
 

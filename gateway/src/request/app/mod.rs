@@ -17,8 +17,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use self::h1::Http1Exchange;
 use self::h2::Http2Exchange;
 use super::front::{BodyLength, BodyPart};
+use crate::tunnel::connection::AppConnection;
 use crate::tunnel::http2::Http2Connection;
-use crate::tunnel::pool::AppConnection;
 
 /// A request head as the app shall see it: end-to-end fields only, `host` set.
 #[derive(Clone, Debug)]
