@@ -27,7 +27,7 @@ const BRIDGE: usize = 64 * 1024;
 
 pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
     shared: &Arc<Shared>,
-    mut exchange: Exchange<'_, B, A>,
+    exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
     normal: &Normal,
 ) {
@@ -45,7 +45,7 @@ pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
     }
 }
 
-async fn codes<B: ClientBody, A: ClientAnswer>(mut exchange: Exchange<'_, B, A>, method: &Method) {
+async fn codes<B: ClientBody, A: ClientAnswer>(exchange: &mut Exchange<'_, B, A>, method: &Method) {
     let mut headers = HeaderMap::new();
     headers.insert(
         header::CONTENT_TYPE,
@@ -65,7 +65,7 @@ async fn codes<B: ClientBody, A: ClientAnswer>(mut exchange: Exchange<'_, B, A>,
 
 async fn tunnel<B: ClientBody, A: ClientAnswer>(
     shared: &Arc<Shared>,
-    mut exchange: Exchange<'_, B, A>,
+    exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
 ) {
     let accepted = match upgrade::accept(&raw.method, &raw.headers) {
@@ -98,7 +98,7 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
         let carrier = Carrier::ws_server(far, &[], kind).await;
         enroll.serve(carrier, peer, accepted.token, shutdown).await;
     };
-    let bridged = Bridge::new(exchange.body, exchange.answer, near).run();
+    let bridged = Bridge::new(&mut *exchange.body, &mut *exchange.answer, near).run();
     let (mut served, mut bridged) = (pin!(served), pin!(bridged));
     // The tunnel's end is passed on to the client; the client's end ends the tunnel by itself.
     let (mut serving, mut bridging) = (true, true);

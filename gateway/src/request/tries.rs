@@ -27,7 +27,7 @@ use super::normalize::Normal;
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared, linger};
+use super::{Exchange, Exchanges, Shared, draining, linger};
 use crate::config::Go;
 use crate::error::Failure;
 use crate::route::AppRoute;
@@ -85,13 +85,13 @@ impl Miss {
 impl Exchanges {
     pub(super) async fn serve_app<B: ClientBody, A: ClientAnswer>(
         &self,
-        mut exchange: Exchange<'_, B, A>,
+        exchange: &mut Exchange<'_, B, A>,
         route: &AppRoute,
         app: &Arc<AppState>,
         normal: &Normal,
     ) {
         let shared = self.shared();
-        let headers = marked(shared, &exchange, normal);
+        let headers = marked(shared, exchange, normal);
         let settings = &route.settings;
         let lengths = Lengths {
             first_frame: settings.first_frame_window,
@@ -115,7 +115,7 @@ impl Exchanges {
         let mut earlier = None;
         loop {
             exchange.guard.enter_in_flight();
-            let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
+            let Err(miss) = shared.attempt(exchange, &mut attempt).await else {
                 return;
             };
             let now = shared.clock.now();
@@ -125,7 +125,9 @@ impl Exchanges {
             if miss.finish == Finish::ClientLeft {
                 return exchange.guard.judged(told);
             }
-            let next = if exchange.answer.head_sent() {
+            // A gateway that drains has no tunnel for another try.
+            let last = exchange.answer.head_sent() || shared.shutdown.is_draining();
+            let next = if last {
                 Next::GiveUp
             } else {
                 tries.after(now, shared.failed(&attempt, &miss, earlier.is_some()))
@@ -148,7 +150,7 @@ impl Exchanges {
                 Next::After(pause) => {
                     exchange.guard.begin_hold(now);
                     attempt.avoid.clear();
-                    let turn = shared.turn(exchange.body, app, &tries, pause);
+                    let turn = shared.turn(&mut *exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
                         return exchange.guard.judged(told);
                     }
@@ -183,16 +185,18 @@ enum Waited {
     ClientLeft,
 }
 
-/// Waits, unless the client leaves first. Its body stays in its socket.
-async fn wait<B: ClientBody>(body: &mut B, pause: Duration) -> Waited {
-    tokio::select! {
-        biased;
-        () = poll_fn(|cx| body.poll_left(cx)) => Waited::ClientLeft,
-        () = tokio::time::sleep(pause) => Waited::Through,
-    }
-}
-
 impl Shared {
+    /// Waits, unless the client leaves first or the gateway drains. The body stays in its socket.
+    async fn wait<B: ClientBody>(&self, body: &mut B, pause: Duration) -> Waited {
+        let mut shutdown = self.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.draining() => Waited::Through,
+            () = poll_fn(|cx| body.poll_left(cx)) => Waited::ClientLeft,
+            () = tokio::time::sleep(pause) => Waited::Through,
+        }
+    }
+
     /// Waits for the turn of a held exchange. When its hold ends it tries once more in any case.
     async fn turn<B: ClientBody>(
         &self,
@@ -202,15 +206,18 @@ impl Shared {
         mut pause: Duration,
     ) -> Waited {
         loop {
-            if wait(body, pause).await == Waited::ClientLeft {
+            if self.wait(body, pause).await == Waited::ClientLeft {
                 return Waited::ClientLeft;
+            }
+            if self.shutdown.is_draining() {
+                return Waited::Through;
             }
             let now = self.clock.now();
             let Some(look) = tries.next_look(now) else {
                 return Waited::Through;
             };
             match app.turn(now) {
-                Some(turn) => return wait(body, turn.min(look)).await,
+                Some(turn) => return self.wait(body, turn.min(look)).await,
                 None => pause = look,
             }
         }
@@ -239,6 +246,7 @@ impl Shared {
         let number = place.tunnel.number;
         let (head, shape) = self.head(attempt, &place);
         let remaining = self.remaining(attempt);
+        exchange.guard.handed_over();
         let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
         let control = app.control().clone();
         let mut forward = Forward::new(Parts {
@@ -360,6 +368,10 @@ impl Shared {
     }
 
     fn failure(&self, attempt: &Attempt<'_>, miss: &Miss, told: Judgement) -> Failure {
+        let nobody = matches!(miss.reason, Reason::NoAgent | Reason::AgentDraining);
+        if nobody && told == Judgement::NOT_DELIVERED && self.shutdown.is_draining() {
+            return draining();
+        }
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
             Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,

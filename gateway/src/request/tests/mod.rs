@@ -10,5 +10,6 @@ mod http2;
 mod own;
 mod retry;
 mod truth;
+mod unavailable;
 mod upgrade;
 mod windows;
