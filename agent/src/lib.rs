@@ -12,6 +12,7 @@
 //! | [`serve`] | one task per stream: copy, count, conclude |
 //! | [`app`] | connections to the app, its health, its process |
 //! | [`telemetry`] | log, health endpoint |
+//! | [`outside`] | the world around an agent: sockets, or the simulation's pipes |
 //! | [`control`], [`signals`], [`limits`] | how it is told to stop; the process around it |
 //! | [`wiring`] | puts it all together and runs it |
 
@@ -24,6 +25,7 @@ pub mod config;
 pub mod control;
 pub mod error;
 pub mod limits;
+pub mod outside;
 pub mod serve;
 pub mod session;
 pub mod signals;

@@ -19,6 +19,7 @@ use crate::app::probe;
 use crate::config::RunOptions;
 use crate::control::{Control, Handle, Stop, control};
 use crate::error::{AgentError, Outcome};
+use crate::outside::Outside;
 use crate::telemetry::Readiness;
 use crate::telemetry::health::HealthListener;
 
@@ -37,6 +38,21 @@ pub async fn run(
     control: Control,
     readiness: Readiness,
 ) -> Result<Outcome, AgentError> {
+    let outside = Outside::sockets(&options)?;
+    run_within(options, control, readiness, outside).await
+}
+
+/// The same in a world of the caller's. Whoever holds its [`Pace`](crate::outside::Pace) gives this future
+/// through it as well.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_within(
+    options: RunOptions,
+    control: Control,
+    readiness: Readiness,
+    outside: Outside,
+) -> Result<Outcome, AgentError> {
     let health = match options.health {
         Some(address) => Some(
             HealthListener::bind(address)
@@ -49,7 +65,7 @@ pub async fn run(
         true => AppHealth::Unknown,
         false => AppHealth::Starting,
     };
-    let agent = Arc::new(Agent::build(options, start, readiness)?);
+    let agent = Arc::new(Agent::build(options, start, readiness, outside)?);
     tracing::info!(
         agent = agent.options.agent,
         version = env!("CARGO_PKG_VERSION"),
@@ -58,7 +74,8 @@ pub async fn run(
     );
     let process = start_app(&agent)?;
     let mut background = JoinSet::new();
-    background.spawn(probe::watch(Arc::clone(&agent.apps)));
+    let pace = &agent.outside.pace;
+    background.spawn(pace.clone().keep(probe::watch(Arc::clone(&agent.apps))));
     if let Some(health) = health {
         if let Ok(addr) = health.address() {
             tracing::info!(%addr, "health endpoint listens");
@@ -109,7 +126,7 @@ impl Running {
         let mut slots = JoinSet::new();
         for index in 0..agent.options.tunnels.get() {
             let slot = Slot::new(Arc::clone(&agent), index, inner_control.stop_signal());
-            slots.spawn(slot.run());
+            slots.spawn(agent.outside.pace.clone().keep(slot.run()));
         }
         Self {
             agent,

@@ -22,9 +22,15 @@ impl Clock {
     /// A clock whose zero is now.
     #[must_use]
     pub fn start() -> Self {
+        Self::start_at(SystemTime::now())
+    }
+
+    /// A clock whose zero is now, and whose calendar calls that `wall`.
+    #[must_use]
+    pub fn start_at(wall: SystemTime) -> Self {
         Self {
             moments: Moments::start(),
-            zero_wall: SystemTime::now(),
+            zero_wall: wall,
         }
     }
 
@@ -53,15 +59,15 @@ impl Clock {
         self.zero_wall + moment.since(Moment::ZERO)
     }
 
-    /// A new request id (UUIDv7): the time of `moment`, then random bits of this thread's generator.
+    /// A new request id (UUIDv7): the time of `moment`, then as many of the `random` bits as fit.
     #[must_use]
-    pub fn request_id(&self, moment: Moment) -> uuid::Uuid {
+    pub fn request_id(&self, moment: Moment, random: [u8; 10]) -> uuid::Uuid {
         let since = self
             .wall(moment)
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let millis = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-        uuid::Builder::from_unix_timestamp_millis(millis, &rand::random()).into_uuid()
+        uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid()
     }
 
     /// `moment` as `2026-11-30T12:01:07.123Z`.
@@ -131,11 +137,12 @@ mod tests {
     #[tokio::test]
     async fn request_ids_are_version_7_in_the_order_of_time() {
         let clock = Clock::start();
-        let ids = [1, 2, 3].map(|s| clock.request_id(Moment::ZERO + Duration::from_secs(s)));
+        let ids =
+            [1, 2, 3].map(|s| clock.request_id(Moment::ZERO + Duration::from_secs(s), [7; 10]));
         assert!(ids.is_sorted() && ids.iter().all(|id| id.get_version_num() == 7));
         assert_ne!(
-            clock.request_id(Moment::ZERO),
-            clock.request_id(Moment::ZERO)
+            clock.request_id(Moment::ZERO, [1; 10]),
+            clock.request_id(Moment::ZERO, [2; 10])
         );
     }
 

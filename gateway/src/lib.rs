@@ -10,6 +10,7 @@ pub mod admin;
 pub mod admit;
 pub mod answer;
 pub mod cert;
+pub mod chance;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -14,6 +14,7 @@ pub mod conn;
 pub mod handshake;
 #[cfg(feature = "io")]
 pub mod io;
+pub mod planted;
 #[cfg(any(test, feature = "test-util"))]
 pub mod testing;
 pub mod time;

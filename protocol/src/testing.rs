@@ -147,12 +147,31 @@ impl Pair {
         result
     }
 
-    /// The carrier is cut: what is under way is lost.
+    /// The carrier is cut and both sides know: what is under way is lost, parts of frames too.
     pub fn cut(&mut self) {
-        self.to_agent.clear();
+        self.cut_at_gateway();
+        self.cut_at_agent();
+    }
+
+    /// The gateway alone gives the carrier up; what the agent sends meanwhile is lost.
+    pub fn cut_at_gateway(&mut self) {
         self.to_gateway.clear();
-        self.gateway.lose();
-        self.agent.lose();
+        self.gateway_inbox.clear();
+        self.gateway.suspend(self.now);
+    }
+
+    /// The agent alone gives the carrier up; what the gateway sends meanwhile is lost.
+    pub fn cut_at_agent(&mut self) {
+        self.to_agent.clear();
+        self.agent_inbox.clear();
+        self.agent.suspend(self.now);
+    }
+
+    /// The next carrier, its handshake done; nothing is carried yet.
+    pub fn redial(&mut self) {
+        self.cut();
+        self.gateway.resume(self.now);
+        self.agent.resume(self.now);
     }
 
     /// A stream of `kind`, opened by the gateway; nothing is emitted yet.
@@ -192,7 +211,7 @@ impl Pair {
             remaining: Duration::from_secs(30),
             expect_read,
         };
-        let start = self.gateway.begin(key, begin);
+        let start = self.gateway.begin(self.now, key, begin);
         let mut bytes = Bytes::copy_from_slice(bytes);
         self.gateway.write(key, &mut bytes);
         start

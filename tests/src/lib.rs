@@ -9,7 +9,7 @@
 //! | [`binaries`] | finds or builds `bh-gateway` and `bh-agent` |
 //! | [`process`] | a child process: lines awaited, logs kept, killed on drop, memory read |
 //! | [`app`] | the app double: scripted behaviour, every byte recorded |
-//! | [`client`] | raw HTTP/1; [`h2c`] HTTP/2; [`ws`] WebSocket |
+//! | [`client`] | raw HTTP/1; [`h2c`] HTTP/2; [`frames`] its frames as bytes; [`ws`] WebSocket |
 //! | [`metrics`] | the admin listener read as numbers |
 //! | [`world`] | gateway + agents + apps, wired |
 //! | [`pki`] | certificates made for one test |
@@ -21,6 +21,7 @@
 pub mod app;
 pub mod binaries;
 pub mod client;
+pub mod frames;
 pub mod h2c;
 pub mod metrics;
 pub mod pki;

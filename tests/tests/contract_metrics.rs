@@ -32,6 +32,8 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_in_flight", "gauge", &["app"]),
     ("bridgehead_long_lived", "gauge", &["app"]),
     ("bridgehead_memory_bytes", "gauge", &["kind"]),
+    ("bridgehead_queue_depth", "gauge", &["app"]),
+    ("bridgehead_queue_wait_seconds", "histogram", &["app"]),
     (
         "bridgehead_refusals_total",
         "counter",

@@ -130,6 +130,18 @@ pub enum AppSocket {
     /// A Unix domain socket.
     #[cfg(unix)]
     Unix(UnixStream),
+    /// What [`crate::outside::Connect`] gave.
+    Given(Box<dyn Given>),
+}
+
+/// A connection that is no socket of ours, with what is asked of one beyond bytes. As with a socket, what
+/// `poll_write` accepted is what the app can still be given, and a failed write took nothing.
+pub trait Given: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {
+    /// See [`AppSocket::has_news`].
+    fn has_news(&self) -> bool;
+
+    /// See [`AppSocket::abort_on_drop`].
+    fn abort_on_drop(&self);
 }
 
 impl AppSocket {
@@ -144,6 +156,7 @@ impl AppSocket {
             Self::Tls(_) => return false,
             #[cfg(unix)]
             Self::Unix(unix) => socket2::SockRef::from(unix).peek(&mut byte),
+            Self::Given(given) => return given.has_news(),
         };
         !matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }
@@ -166,6 +179,7 @@ impl AppSocket {
             Self::Tls(tls) => tls.get_ref().0,
             #[cfg(unix)]
             Self::Unix(_) => return,
+            Self::Given(given) => return given.abort_on_drop(),
         };
         if let Err(error) = tcp.set_zero_linger() {
             tracing::debug!(%error, "app socket keeps its orderly end");
@@ -360,6 +374,7 @@ macro_rules! each {
             AppSocket::Tls($inner) => $call,
             #[cfg(unix)]
             AppSocket::Unix($inner) => $call,
+            AppSocket::Given($inner) => $call,
         }
     };
 }

@@ -3,7 +3,7 @@
 //! Owns the health of each app behind a short lock, and the revision that tells the tunnels to announce
 //! anew. Names are unique and their order is the configuration's.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bridgehead_protocol::io::clock::Clock;
 use bridgehead_protocol::io::tls::TlsError;
@@ -16,6 +16,7 @@ use super::connect::{AppSocket, ConnectError, Dialer};
 use super::health::{Change, Distance, Health};
 use super::target::Target;
 use super::tls::AppTrust;
+use crate::outside::Connect;
 
 /// One app as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +87,8 @@ impl App {
 #[derive(Debug)]
 pub struct AppTable {
     apps: Vec<App>,
+    /// Connects in the dialers' place.
+    outside: Option<Arc<dyn Connect>>,
     clock: Clock,
     revision: watch::Sender<u64>,
 }
@@ -111,9 +114,16 @@ impl AppTable {
         });
         Ok(Self {
             apps: apps.collect::<Result<_, TlsError>>()?,
+            outside: None,
             clock: Clock::start(),
             revision: watch::Sender::new(1),
         })
+    }
+
+    /// The same table, whose connections are made by `outside` if there is one.
+    #[must_use]
+    pub fn within(self, outside: Option<Arc<dyn Connect>>) -> Self {
+        Self { outside, ..self }
     }
 
     /// The app of that name.
@@ -178,7 +188,10 @@ impl AppTable {
         app: &App,
         deadline: Instant,
     ) -> Result<AppSocket, ConnectError> {
-        let done = app.dialer.connect(deadline).await;
+        let done = match &self.outside {
+            None => app.dialer.connect(deadline).await,
+            Some(outside) => outside.connect(&app.spec.name, deadline).await,
+        };
         let now = self.clock.now();
         let change = app.with_health(|health| match &done {
             Ok(_) => health.connected(now),

@@ -11,6 +11,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 
 use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing};
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::{AppKind, Begin, FinalCause};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -89,6 +90,7 @@ impl Connection for AppSocket {
             Self::Tcp(_) => FailedWrite::TookNothing,
             #[cfg(unix)]
             Self::Unix(_) => FailedWrite::TookNothing,
+            Self::Given(_) => FailedWrite::TookNothing,
         }
     }
 }
@@ -236,10 +238,11 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         begin: Begin,
         deadline: Moment,
     ) -> Poll<Option<FinalCause>> {
-        if self.stream.now() >= deadline {
+        if self.stream.now() >= deadline && !Bug::ExpiredBeginWritten.bites() {
             return Poll::Ready(Some(FinalCause::Expired));
         }
-        if ready!(self.poll_fresh(cx, begin.expect_read)) == Freshness::Stale {
+        let look = !Bug::BeginWithoutFreshness.bites();
+        if look && ready!(self.poll_fresh(cx, begin.expect_read)) == Freshness::Stale {
             return Poll::Ready(Some(FinalCause::Stale));
         }
         self.stream.begun();
@@ -261,7 +264,8 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
                     || Pin::new(&mut self.socket)
                         .poll_read(cx, &mut probe)
                         .is_ready();
-                if news || self.stream.app_read() != expected {
+                let differs = self.stream.app_read() != expected && !Bug::ExpectReadIgnored.bites();
+                if news || differs {
                     return Poll::Ready(Freshness::Stale);
                 }
             }

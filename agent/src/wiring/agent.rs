@@ -8,9 +8,9 @@ use bridgehead_protocol::io::clock::Clock;
 use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits};
 
 use crate::app::AppTable;
-use crate::carrier::dial::Dialer;
 use crate::config::RunOptions;
 use crate::error::AgentError;
+use crate::outside::Outside;
 use crate::telemetry::Readiness;
 
 /// One agent.
@@ -18,7 +18,7 @@ use crate::telemetry::Readiness;
 pub(super) struct Agent {
     pub(super) options: RunOptions,
     pub(super) apps: Arc<AppTable>,
-    pub(super) dialer: Dialer,
+    pub(super) outside: Outside,
     pub(super) readiness: Readiness,
     pub(super) clock: Clock,
     /// Random per start: how a gateway tells a newer instance from an older.
@@ -31,13 +31,14 @@ impl Agent {
         options: RunOptions,
         start: AppHealth,
         readiness: Readiness,
+        outside: Outside,
     ) -> Result<Self, AgentError> {
         let agent = Self {
-            apps: Arc::new(AppTable::build(&options.apps, start)?),
-            dialer: Dialer::build(&options.gateways, &options.roots, options.proxies.clone())?,
+            apps: Arc::new(AppTable::build(&options.apps, start)?.within(outside.apps.clone())),
+            outside,
             readiness,
             clock: Clock::start(),
-            instance: rand::random(),
+            instance: instance(options.seed),
             options,
         };
         Client::new(agent.introduction(None, agent.apps.offers()))?;
@@ -69,4 +70,16 @@ impl Agent {
             ..Settings::default()
         }
     }
+}
+
+/// The instance id that follows from the process's seed: both halves of it mixed, so that neighbours among
+/// the seeds are no neighbours among the ids.
+fn instance(seed: u64) -> u128 {
+    let mix = |word: u64| {
+        let z = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    };
+    let high = mix(seed.wrapping_add(0x9e37_79b9_7f4a_7c15));
+    u128::from(high) << 64 | u128::from(mix(high.wrapping_add(0x9e37_79b9_7f4a_7c15)))
 }

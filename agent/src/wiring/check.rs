@@ -18,6 +18,7 @@ use crate::carrier::address::GatewayAddress;
 use crate::config::RunOptions;
 use crate::config::options::random_agent_id;
 use crate::error::{AgentError, one_line, refusal};
+use crate::outside::Outside;
 use crate::telemetry::Readiness;
 
 use super::agent::Agent;
@@ -72,7 +73,8 @@ pub async fn check(options: RunOptions) -> Result<Findings, AgentError> {
         agent: random_agent_id(),
         ..options
     };
-    let agent = Agent::build(options, AppHealth::Unknown, Readiness::default())?;
+    let outside = Outside::sockets(&options)?;
+    let agent = Agent::build(options, AppHealth::Unknown, Readiness::default(), outside)?;
     let mut findings = Findings::default();
     for gateway in &agent.options.gateways {
         check_gateway(&agent, gateway, &mut findings).await;
@@ -98,7 +100,12 @@ async fn check_gateway(agent: &Agent, gateway: &GatewayAddress, findings: &mut F
         Err(error) => return findings.bad(&error),
     };
     let begun = Instant::now();
-    let mut carrier = match agent.dialer.dial(gateway, &token, begun + LIMIT).await {
+    let mut carrier = match agent
+        .outside
+        .carriers
+        .dial(gateway, &token, begun + LIMIT)
+        .await
+    {
         Ok(carrier) => carrier,
         Err(error) => return findings.bad(&format_args!("gateway {gateway}: {error}")),
     };

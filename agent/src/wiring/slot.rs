@@ -164,7 +164,7 @@ impl Slot {
                 Err(error) => return Done::TokenGone(error),
             };
             let until = Instant::now() + DIAL_LIMIT;
-            match agent.dialer.dial(&gateway, &token, until).await {
+            match agent.outside.carriers.dial(&gateway, &token, until).await {
                 Ok(carrier) => Done::Carrier(carrier),
                 Err(error) => Done::NoCarrier(error),
             }
@@ -222,8 +222,9 @@ impl Slot {
             "tunnel is up"
         );
         let (tunnel, served) = tunnel::serve(Arc::clone(&self.agent), *admitted);
+        let pace = self.agent.outside.pace.clone();
         self.tunnels.spawn(async move {
-            served.await;
+            pace.keep(served).await;
         });
         let watched = tunnel.clone();
         self.current = Some(Current {
@@ -249,11 +250,12 @@ impl Slot {
         };
         let until = Instant::now() + self.go_away_deadline + RETIRED_SLACK;
         let tunnel = current.tunnel;
-        self.tunnels.spawn(async move {
+        let pace = self.agent.outside.pace.clone();
+        self.tunnels.spawn(pace.keep(async move {
             if timeout_at(until, tunnel.closed()).await.is_err() {
                 tunnel.close();
             }
-        });
+        }));
     }
 
     fn drain(&mut self) -> Work {

@@ -83,7 +83,8 @@ async fn serve_streams(agent: Arc<Agent>, tunnel: Tunnel, mut changes: watch::Re
             biased;
             stream = tunnel.accept() => match stream {
                 Some(stream) => {
-                    streams.spawn(serve::stream(stream, Arc::clone(&agent.apps)));
+                    let served = serve::stream(stream, Arc::clone(&agent.apps));
+                    streams.spawn(agent.outside.pace.clone().keep(served));
                 }
                 None => break,
             },

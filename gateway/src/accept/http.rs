@@ -19,7 +19,7 @@ use super::gate::DoorPlace;
 use super::listener::{Arrival, Serve, refuse};
 use super::opening::{Entry, Opened, Opening, canonical, open};
 use super::prefixed::Prefixed;
-use super::{Corridor, Limits, Spoken, http1, http2};
+use super::{Corridor, Limits, Spoken, Transport, http1, http2};
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
 
@@ -128,7 +128,8 @@ impl<C: Corridor> HttpFront<C> {
         }
     }
 
-    async fn plain(&self, mut stream: TcpStream, info: ClientInfo) {
+    /// Serves a connection without TLS, whatever carries its bytes.
+    pub async fn plain<IO: Transport>(&self, mut stream: IO, info: ClientInfo) {
         let mut signal = self.signal.clone();
         let pending = self.corridor.connected(Spoken::Pending);
         let Some(first) = first_bytes(&mut stream, &self.limits, &mut signal).await else {

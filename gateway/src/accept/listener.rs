@@ -157,7 +157,7 @@ async fn accept(
         Err(error) => {
             *pause = pause_after(&error, *pause);
             if let Some(pause) = *pause {
-                tracing::warn!(%error, ?pause, "cannot accept connections");
+                tracing::warn!(%error, millis = pause.as_millis(), "cannot accept connections");
             }
             None
         }

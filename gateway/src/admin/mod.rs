@@ -13,7 +13,8 @@ pub use guard::Access;
 pub use routes::Admin;
 pub use serve::serve;
 pub use state::{
-    AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo,
+    AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
+    TunnelInfo,
 };
 
 #[cfg(test)]

@@ -107,6 +107,27 @@ pub struct GatewayInfo {
     pub long_lived: u64,
 }
 
+/// What an app admits, and what of that is used now.
+#[derive(Clone, Debug, Serialize)]
+pub struct AdmissionInfo {
+    /// Exchanges it may have in flight.
+    pub in_flight_limit: usize,
+    /// Requests that wait for a place in flight.
+    pub queued: usize,
+    /// Requests that may wait.
+    pub queue_limit: usize,
+    /// Long-lived exchanges it may have.
+    pub long_lived_limit: usize,
+    /// Slots for large bodies that are taken.
+    pub large_bodies: usize,
+    /// Slots for large bodies.
+    pub large_body_slots: usize,
+    /// Seconds left of a quarantine; 0 while its end is being probed, null without one.
+    pub quarantine: Option<u128>,
+    /// Clients with a run of identical failures.
+    pub failing_clients: usize,
+}
+
 /// One app of `/v1/apps`.
 #[derive(Clone, Debug, Serialize)]
 pub struct AppInfo {
@@ -124,6 +145,8 @@ pub struct AppInfo {
     pub in_flight: u64,
     /// Upgraded, streaming and TCP exchanges now.
     pub long_lived: u64,
+    /// What it admits, and what of that is used.
+    pub admission: AdmissionInfo,
     /// The run of refusals that is going on, if one is.
     pub refusals: Option<Refusals>,
 }

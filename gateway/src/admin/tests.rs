@@ -60,6 +60,16 @@ impl AdminState for Gateway {
             agents: Vec::new(),
             in_flight: 0,
             long_lived: 0,
+            admission: AdmissionInfo {
+                in_flight_limit: 100,
+                queued: 0,
+                queue_limit: 200,
+                long_lived_limit: 10_000,
+                large_bodies: 0,
+                large_body_slots: 8,
+                quarantine: None,
+                failing_clients: 0,
+            },
             refusals: Some(refusals),
         }]
     }

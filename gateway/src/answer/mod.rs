@@ -74,6 +74,8 @@ pub struct Asked {
     pub node: String,
     /// The operator's page; `None` = the built-in one.
     pub page: Option<Arc<Template>>,
+    /// Fields that tell where the client stands with its limits.
+    pub limits: HeaderMap,
 }
 
 impl Asked {
@@ -101,6 +103,7 @@ impl Asked {
             outcome_url: None,
             node: node.to_owned(),
             page: None,
+            limits: HeaderMap::new(),
         }
     }
 }
@@ -189,7 +192,7 @@ fn status(failure: &Failure) -> StatusCode {
 
 /// The fields of every answer made by the gateway.
 fn common(failure: &Failure, asked: &Asked) -> HeaderMap {
-    let mut headers = HeaderMap::with_capacity(16);
+    let mut headers = asked.limits.clone();
     insert(
         &mut headers,
         X_REQUEST_ID,

@@ -2,14 +2,16 @@
 //!
 //! Owns every rule about what an operator may write. Must not bind, dial or log; the only I/O is
 //! reading the file and its certificates in [`Config::load`]. Place in the path: before everything;
-//! `wiring` hands the values out. Invariant: an unknown, misplaced or not yet supported key is an
+//! `wiring` hands the values out. Invariant: an unknown or misplaced key is an
 //! error, never ignored.
 
+mod admission;
 mod check;
 pub mod defaults;
 mod dev;
 mod error;
 mod files;
+mod media;
 mod names;
 mod net;
 mod parse;
@@ -24,11 +26,12 @@ mod tests;
 
 use std::path::Path;
 
+pub use admission::{Admission, ClientRate, Rate};
 pub use dev::DevOptions;
 pub use error::{ConfigError, ConfigErrors};
+pub use media::MediaTypes;
 pub use names::AppName;
 pub use net::Cidr;
-pub use parse::NOT_AVAILABLE;
 pub use secret::Secret;
 pub use settings::*;
 pub use summary::summary;

@@ -66,6 +66,14 @@ impl Cidr {
     }
 }
 
+impl std::str::FromStr for Cidr {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+    }
+}
+
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.base, self.bits)

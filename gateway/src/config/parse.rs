@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use super::admission;
 use super::check::{self, Place};
 use super::defaults;
 use super::error::{ConfigErrors, Fault};
+use super::media::{self, MediaTypes};
 use super::names::{self, AppName};
 use super::net::{self, Cidr};
 use super::raw::{Section, Sink, Value};
@@ -25,21 +27,6 @@ use super::settings::{
 use super::units;
 use crate::route::host::{Authority, Host};
 use crate::route::path::PathPrefix;
-
-/// Keys of `[defaults]` and `[[app]]` that belong to the interface but have no effect yet. They are
-/// refused, because a limit that is silently absent is worse than none.
-pub const NOT_AVAILABLE: &[&str] = &[
-    "rate",
-    "client_rate",
-    "in_flight",
-    "queue",
-    "queue_wait",
-    "large_body_slots",
-    "quarantine",
-    "error_loop",
-    "allow",
-    "deny",
-];
 
 pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Config, ConfigErrors> {
     let sink = Sink::new(file, text);
@@ -270,7 +257,7 @@ fn limits(section: &Section<'_>) -> Limits {
 }
 
 fn app_settings(section: &Section<'_>, inherited: &AppSettings) -> AppSettings {
-    let settings = AppSettings {
+    AppSettings {
         first_frame_window: (section.read("first_frame_window", span))
             .unwrap_or(inherited.first_frame_window),
         stall_window: section
@@ -278,6 +265,8 @@ fn app_settings(section: &Section<'_>, inherited: &AppSettings) -> AppSettings {
             .unwrap_or(inherited.stall_window),
         streaming_stall_window: (section.read("streaming_stall_window", span))
             .unwrap_or(inherited.streaming_stall_window),
+        streaming_types: (section.list("streaming_types", |v| media::parse(v.text()?)))
+            .map_or_else(|| inherited.streaming_types.clone(), MediaTypes::new),
         hold: section
             .read("hold", Value::duration)
             .unwrap_or(inherited.hold),
@@ -302,9 +291,8 @@ fn app_settings(section: &Section<'_>, inherited: &AppSettings) -> AppSettings {
             .unwrap_or(inherited.max_body),
         host_header: (section.read("host_header", host_header))
             .unwrap_or_else(|| inherited.host_header.clone()),
-    };
-    section.not_available(NOT_AVAILABLE);
-    settings
+        admission: admission::read(section, &inherited.admission),
+    }
 }
 
 fn agent(section: &Section<'_>, keys: &[Section<'_>]) -> Option<AgentEntry> {

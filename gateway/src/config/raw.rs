@@ -184,15 +184,6 @@ impl<'d> Section<'d> {
         Some(values)
     }
 
-    /// Reports a key that a later version will understand, so that nobody relies on it now.
-    pub(super) fn not_available(&self, keys: &[&'static str]) {
-        for key in keys {
-            if let Some(entry) = self.entry(key) {
-                entry.report(Fault::new("not available in this version", "remove it"));
-            }
-        }
-    }
-
     /// Reports a mistake of `key`, or of the whole section where `key` is empty.
     pub(super) fn report(&self, key: &str, fault: Fault) {
         let offset = self

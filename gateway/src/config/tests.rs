@@ -111,6 +111,7 @@ protocol = "h2c"
 first_frame_window = "500ms"
 stall_window = "1m"
 streaming_stall_window = "1h"
+streaming_types = ["Application/JSON-seq", "audio/*"]
 hold = "0s"
 go = "never"
 repeat_reads = true
@@ -150,7 +151,17 @@ port = 5432
         demo.settings.host_header,
         HostHeader::Literal("shop.internal:3000".into())
     );
+    let streaming = &demo.settings.streaming_types;
+    assert!(streaming.has("application/json-seq") && streaming.has("audio/mpeg"));
+    assert!(
+        !streaming.has("text/event-stream"),
+        "a list replaces the list"
+    );
     let db = &config.apps[1];
+    assert_eq!(
+        db.settings.streaming_types,
+        AppSettings::default().streaming_types
+    );
     assert_eq!((db.kind, db.port), (AppKind::Tcp, Some(5432)));
     assert_eq!(db.settings.go, Go::Always, "inherited from [defaults]");
     assert_eq!(db.settings.max_body, Some(10 << 20));
@@ -190,18 +201,56 @@ fn an_unknown_key_names_its_line_its_path_and_the_key_that_was_meant() {
 }
 
 #[test]
-fn a_key_whose_feature_is_not_built_is_refused_in_both_of_its_places() {
-    for key in NOT_AVAILABLE {
-        for table in [
-            "[defaults]\n".to_owned(),
-            "[[app]]\nname = \"demo\"\n".to_owned(),
-        ] {
-            let said = complaint(&with(&format!("{table}{key} = 1\n")));
-            assert!(
-                said.ends_with(&format!("{key}: not available in this version, remove it")),
-                "{said}"
-            );
-        }
+fn the_limits_of_an_app_are_read_inherited_and_replaced() {
+    let text = with(concat!(
+        "[defaults]\nallow = [\"10.0.0.0/8\"]\nrate = \"100/s burst 20\"\nin_flight = 5\nquarantine = true\n",
+        "[[app]]\nname = \"demo\"\nallow = []\nclient_rate = \"10/m by X-Api-Key\"\nerror_loop = true\n",
+        "queue = 0\nqueue_wait = \"5s\"\nlarge_body = \"1KiB\"\nlarge_body_slots = 2\nlong_lived = 7\n",
+        "[[app]]\nname = \"other\"\nrate = \"unlimited\"\nquarantine = \"2s\"\nerror_loop = 5\n",
+    ));
+    let config = parse(&text).unwrap();
+    let (demo, other) = (
+        &config.apps[0].settings.admission,
+        &config.apps[1].settings.admission,
+    );
+    assert!(demo.allow.is_empty() && other.allow.len() == 1);
+    assert_eq!(demo.rate.map(|rate| rate.burst), Some(20));
+    assert_eq!(other.rate, None);
+    let by = demo.client_rate.as_ref().and_then(|limit| limit.by.clone());
+    assert_eq!(by, Some(http::HeaderName::from_static("x-api-key")));
+    assert_eq!(demo.quarantine, Some(Duration::from_secs(30)));
+    assert_eq!(other.quarantine, Some(Duration::from_secs(2)));
+    assert_eq!((demo.error_loop, other.error_loop), (Some(12), Some(5)));
+    assert_eq!((demo.in_flight, demo.queue, demo.long_lived), (5, 0, 7));
+    assert_eq!((demo.large_body, demo.large_body_slots), (1024, 2));
+    assert_eq!(demo.queue_wait, Duration::from_secs(5));
+}
+
+#[test]
+fn a_limit_that_could_refuse_nothing_or_let_nothing_pass_says_how_to_mend_it() {
+    for (line, end) in [
+        (
+            "rate = \"0/s\"",
+            "write for example \"100/s\", \"600/m\" or \"100/s burst 20\"",
+        ),
+        (
+            "client_rate = \"1/s by a b\"",
+            "write for example \"10/s by x-api-key\"",
+        ),
+        ("in_flight = 0", "write 1 to 1000000"),
+        ("queue_wait = \"0s\"", "write a longer time, or queue = 0"),
+        (
+            "quarantine = \"soon\"",
+            "write true, or for example \"30s\"",
+        ),
+        ("error_loop = 1", "write true, or 2 to 1000"),
+        (
+            "deny = [\"everyone\"]",
+            "write for example 10.0.0.0/8, 192.0.2.7 or fd00::/8",
+        ),
+    ] {
+        let said = complaint(&with(&format!("[[app]]\nname = \"demo\"\n{line}\n")));
+        assert!(said.ends_with(end), "{said}");
     }
 }
 

@@ -18,21 +18,22 @@ const HOP_BY_HOP: [&str; 7] = [
 ];
 
 /// Fields that a `Connection` list cannot name, beside ours.
-const PROTECTED: [&str; 6] = [
+const PROTECTED: [&str; 7] = [
     "host",
     "cookie",
     "set-cookie",
     "authorization",
     "content-length",
+    "x-real-ip",
     "x-request-id",
 ];
 
 /// Beginnings of names that belong to us; a `Connection` list cannot name them either.
 const OURS: [&str; 3] = ["bridgehead-", "x-forwarded", "forwarded"];
 
-/// Fields that frame, route, authenticate or describe the message, and so mean nothing good after
-/// its body (RFC 9110 §6.5.1).
-const NOT_TRAILERS: [&str; 24] = [
+/// Fields that frame, route, authenticate, modify or describe the message, and so mean nothing good
+/// after its body (RFC 9110 §6.5.1), and those by which we tell an app who is asking.
+const NOT_TRAILERS: [&str; 33] = [
     "accept-encoding",
     "age",
     "authorization",
@@ -47,16 +48,25 @@ const NOT_TRAILERS: [&str; 24] = [
     "expect",
     "expires",
     "host",
+    "if-match",
+    "if-modified-since",
+    "if-none-match",
+    "if-range",
+    "if-unmodified-since",
     "keep-alive",
     "location",
+    "max-forwards",
     "proxy-authenticate",
     "proxy-authorization",
+    "range",
     "retry-after",
     "set-cookie",
     "te",
     "trailer",
     "transfer-encoding",
     "www-authenticate",
+    "x-real-ip",
+    "x-request-id",
 ];
 
 /// What a `Connection` field asks for.
@@ -119,17 +129,35 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap) -> Result<(), FieldError> {
     Ok(())
 }
 
+/// The same for an answer. A list that names an end-to-end field is the app's mistake: the field
+/// stays, the list goes, because whoever reads it next would follow it.
+pub fn strip_hop_by_hop_leniently(headers: &mut HeaderMap) {
+    let listed: Vec<HeaderName> = connection_tokens(headers)
+        .filter_map(|token| HeaderName::from_bytes(token).ok())
+        .filter(|name| !is_protected(name))
+        .collect();
+    for name in listed {
+        headers.remove(name);
+    }
+    for name in HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
 /// True if `name` begins with a prefix that only we may set on a forwarded request.
 #[must_use]
 pub fn is_ours(name: &str) -> bool {
     OURS.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// True if `name` may not stand in a trailer section.
+/// True if `name` may not stand in a trailer section. An underscore counts as a hyphen: servers of
+/// the CGI family merge trailers into the same variables.
 #[must_use]
 pub fn is_forbidden_trailer(name: &HeaderName) -> bool {
+    let forbidden =
+        |name: &str| NOT_TRAILERS.contains(&name) || HOP_BY_HOP.contains(&name) || is_ours(name);
     let name = name.as_str();
-    NOT_TRAILERS.contains(&name) || HOP_BY_HOP.contains(&name) || is_ours(name)
+    forbidden(name) || (name.contains('_') && forbidden(&name.replace('_', "-")))
 }
 
 /// Drop the fields that may not stand in a trailer section.
@@ -208,6 +236,7 @@ mod tests {
             "X-Forwarded-For",
             "Forwarded",
             "X-Request-Id",
+            "X-Real-Ip",
         ] {
             let mut fields = map(&[("x-other", "1")]);
             let list = format!("close, {name}");
@@ -225,6 +254,19 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_s_list_goes_even_where_it_is_not_followed() {
+        let mut fields = map(&[
+            ("connection", "close, Set-Cookie, X-Private, clo se"),
+            ("set-cookie", "a=b"),
+            ("x-private", "1"),
+            ("keep-alive", "timeout=5"),
+            ("transfer-encoding", "chunked"),
+        ]);
+        strip_hop_by_hop_leniently(&mut fields);
+        assert_eq!(names(&fields), ["set-cookie"]);
+    }
+
+    #[test]
     fn connection_options_are_read_without_regard_to_case() {
         let options = ConnectionOptions::of(&map(&[("connection", "Keep-Alive, UPGRADE")]));
         assert!(options.keep_alive && options.upgrade && !options.close);
@@ -237,9 +279,13 @@ mod tests {
             ("grpc-status", "0"),
             ("host", "evil"),
             ("bridgehead-verdict", "lie"),
+            ("x_real_ip", "6.6.6.6"),
+            ("content_length", "5"),
+            ("range", "bytes=0-"),
+            ("x_sum", "2"),
             ("x-sum", "1"),
         ]);
         strip_forbidden_trailers(&mut trailers);
-        assert_eq!(names(&trailers), ["grpc-status", "x-sum"]);
+        assert_eq!(names(&trailers), ["grpc-status", "x-sum", "x_sum"]);
     }
 }

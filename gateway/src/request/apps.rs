@@ -12,6 +12,7 @@ use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::Reason;
 
+use crate::admit::Gate;
 use crate::telemetry::metrics::{AppMetrics, Metrics};
 
 /// Pause between two tries of held exchanges while the app refuses, over all of them: a crowd that
@@ -40,6 +41,8 @@ pub struct AppState {
     pub name: Arc<str>,
     /// Its metrics.
     pub metrics: Arc<AppMetrics>,
+    /// Its limits and what they hold.
+    pub gate: Arc<Gate>,
     reached: AtomicBool,
     refusals: Mutex<Option<Refusals>>,
     next_turn: Mutex<Moment>,
@@ -130,6 +133,7 @@ impl Apps {
         let state = Arc::new(AppState {
             name: name.into(),
             metrics: self.metrics.app(name),
+            gate: Arc::default(),
             reached: AtomicBool::new(false),
             refusals: Mutex::default(),
             next_turn: Mutex::new(Moment::ZERO),

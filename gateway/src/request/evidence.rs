@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::io::StreamControl;
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::verdict::{Evidence, Judgement, Reason, Terminal, judge};
 use bridgehead_protocol::wire::{FinalCause, RefusedReason};
 
@@ -38,6 +39,7 @@ fn terminal(view: &View, start: u64) -> Terminal {
         (_, Some(counted)) => Terminal::Counted {
             written: counted.written,
         },
+        _ if Bug::ClaimAfterHandOver.bites() && view.consumed <= start => Terminal::NotOpened,
         (Some(Ended::Lost), None) if view.consumed <= start => Terminal::LostUnknown,
         // What was told as taken gives a stage, whatever became of the tunnel since.
         (Some(Ended::Lost) | None, None) => Terminal::Open {

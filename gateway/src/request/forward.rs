@@ -10,12 +10,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
 use bytes::Bytes;
-use http::{Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
 
+use super::admission::tell_limits;
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
 use super::apps::AppState;
 use super::front::{
@@ -25,6 +27,7 @@ use super::head::{self, Shape};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
+use crate::config::MediaTypes;
 use crate::telemetry::access::{AppConn, ExchangeGuard};
 use crate::telemetry::labels::HoldResult;
 
@@ -70,8 +73,12 @@ pub struct Parts<'a, B, A, S> {
     pub method: &'a Method,
     /// Version of the client.
     pub protocol: ClientProtocol,
+    /// Content types of streaming answers.
+    pub streaming: &'a MediaTypes,
     /// What the exchange may become.
     pub shape: &'a Shape,
+    /// Fields that tell where the client stands with its limits.
+    pub limits: &'a HeaderMap,
 }
 
 /// Where the body stands.
@@ -267,7 +274,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     }
 
     fn on_head(&mut self, app: AppHead, now: Moment) -> Option<Finish> {
-        let started = head::started(&app);
+        let started = head::started(&app, self.parts.streaming);
         let piped = app.length == AnswerLength::Pipe;
         let answer = match head::answer(app, self.parts.method, self.parts.shape) {
             Ok(answer) => answer,
@@ -287,7 +294,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
         let nothing_follows =
             answer.body == AnswerBody::Empty || answer.body == AnswerBody::Exact(0);
-        if started == Started::Plain && !nothing_follows {
+        let held = started == Started::Plain && !nothing_follows;
+        if held && !Bug::HeadReleasedEarly.bites() {
             self.held_head = Some(answer);
         } else {
             self.send_head(answer);
@@ -301,7 +309,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         }
     }
 
-    fn send_head(&mut self, head: AnswerHead) {
+    fn send_head(&mut self, mut head: AnswerHead) {
+        tell_limits(&mut head.headers, self.parts.limits);
         self.parts.guard.status(head.status.as_u16());
         self.parts.answer.head(head);
     }

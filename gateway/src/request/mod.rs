@@ -5,6 +5,7 @@
 //! visible abort when bytes are out. The guard that counts and logs the exchange travels along and
 //! is dropped last.
 
+mod admission;
 pub mod app;
 pub mod apps;
 pub mod evidence;
@@ -34,17 +35,18 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::verdict::{Code, Judgement, Reason};
 use futures_util::FutureExt;
 use uuid::Uuid;
 
+use self::admission::Admitted;
 use self::apps::{AppState, Apps};
 use self::front::{
-    BodyLength, ClientAnswer, ClientBody, ClientInfo, ClientProtocol, Corridor, RawHead, Refusal,
-    Spoken,
+    ClientAnswer, ClientBody, ClientInfo, ClientProtocol, Corridor, RawHead, Refusal, Spoken,
 };
-use self::normalize::{Normal, Rules, normalize};
+use self::normalize::{Rules, normalize};
 use crate::answer::Asked;
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Cidr;
 use crate::error::Failure;
@@ -65,6 +67,8 @@ const START_GRACE: Duration = Duration::from_secs(20);
 pub struct Shared {
     /// The process's clock.
     pub clock: Clock,
+    /// Random bits for ids and keys.
+    pub chance: Arc<Chance>,
     /// When the gateway began to serve.
     pub started: Moment,
     /// This node's name.
@@ -104,6 +108,8 @@ pub struct Exchanges {
 /// One exchange on its way.
 struct Exchange<'a, B, A> {
     info: &'a ClientInfo,
+    /// The client's address, behind trusted proxies the one they tell.
+    client: IpAddr,
     id: Uuid,
     asked: Asked,
     guard: ExchangeGuard,
@@ -137,7 +143,7 @@ impl Exchanges {
         if walked.await.is_err() {
             let judgement = exchange.guard.judgement();
             let failure = Failure::judged(Code::ServiceUnavailable, Reason::Internal, judgement);
-            tracing::error!(request = %exchange.id, "an exchange panicked");
+            tracing::error!(request_id = %exchange.id, "an exchange panicked");
             exchange.refuse_and_close(&failure).await;
         }
     }
@@ -174,10 +180,13 @@ impl Exchanges {
         if self.shared.shutdown.is_draining() {
             return exchange.refuse_and_close(&draining()).await;
         }
-        if let Err(failure) = admit(&route, &normal) {
-            return exchange.fail(&failure).await;
+        match self.shared.admit(exchange, &route, &app, &normal).await {
+            Admitted::Through(permit) => {
+                exchange.guard.admitted(self.shared.clock.now(), permit);
+            }
+            Admitted::Denied(failure) => return exchange.fail(&failure).await,
+            Admitted::ClientLeft => return exchange.guard.judged(Judgement::NOT_DELIVERED),
         }
-        exchange.guard.admitted(self.shared.clock.now());
         self.serve_app(exchange, &route, &app, &normal).await;
     }
 
@@ -190,7 +199,7 @@ impl Exchanges {
     ) -> Exchange<'a, B, A> {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let client =
             forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
         let sinks = Arc::clone(&shared.sinks);
@@ -198,6 +207,7 @@ impl Exchanges {
         let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
         Exchange {
             info,
+            client,
             id,
             asked,
             guard,
@@ -208,6 +218,10 @@ impl Exchanges {
 }
 
 impl Shared {
+    fn request_id(&self, now: Moment) -> Uuid {
+        self.clock.request_id(now, self.chance.bytes())
+    }
+
     fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|net| net.contains(address))
     }
@@ -227,17 +241,6 @@ impl Shared {
 /// The gateway goes away; another one, or the next start, takes the request.
 fn draining() -> Failure {
     Failure::refused(Code::ServiceUnavailable, Reason::Draining)
-}
-
-/// What can be refused before anything is handed over.
-fn admit(route: &AppRoute, normal: &Normal) -> Result<(), Failure> {
-    if let (Some(limit), BodyLength::Exact(length)) = (route.settings.max_body, normal.body)
-        && length > limit
-    {
-        let failure = Failure::refused(Code::BodyTooLarge, Reason::BodyLimit);
-        return Err(failure.with_detail(format!("max_body is {limit} bytes")));
-    }
-    Ok(())
 }
 
 impl Corridor for Exchanges {
@@ -270,7 +273,7 @@ impl Corridor for Exchanges {
     ) {
         let shared = &self.shared;
         let now = shared.clock.now();
-        let id = shared.clock.request_id(now);
+        let id = shared.request_id(now);
         let failure = refusal_failure(refusal, &shared.rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(protocol);

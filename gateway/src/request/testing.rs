@@ -30,6 +30,7 @@ use super::apps::Apps;
 use super::normalize::Rules;
 use super::{Exchanges, Shared};
 use crate::accept::{Limits, Transport, http1, http2};
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::request::front::ClientInfo;
@@ -330,8 +331,10 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
     let clock = Clock::start();
     let tunnels = Arc::new(Tunnels::default());
     let settings = Settings::default();
+    let chance = Arc::new(Chance::system());
     Shared {
         clock,
+        chance: Arc::clone(&chance),
         started: Moment::ZERO,
         node: "gw-test".into(),
         routes: Arc::new(ArcSwap::from_pointee(RouteTable::build(config))),
@@ -361,8 +364,10 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
             },
             handshake: Duration::from_secs(10),
             clock,
+            chance,
             metrics: Arc::clone(metrics),
             on_offer: Box::new(|_| {}),
+            on_report: Box::new(|_, _| ()),
         }),
         shutdown: shutdown.signal(),
         lingering: Arc::new(AtomicUsize::new(0)),

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::io::StreamControl;
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
 use bridgehead_protocol::wire::ResetCode;
 use http::HeaderMap;
 
 use self::connect::Link;
+use super::admission::Rejoined;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
@@ -105,7 +107,7 @@ impl Exchanges {
             app,
             normal,
             headers: &headers,
-            key: rand::random(),
+            key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             avoid: Vec::new(),
@@ -153,6 +155,22 @@ impl Exchanges {
                     let turn = shared.turn(&mut *exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
                         return exchange.guard.judged(told);
+                    }
+                    let patience = shared.remaining(&attempt);
+                    match shared.rejoin(exchange, route, app, patience).await {
+                        Rejoined::In => {}
+                        Rejoined::ClientLeft => return exchange.guard.judged(told),
+                        Rejoined::Denied(failure) => {
+                            let now = shared.clock.now();
+                            exchange.guard.end_hold(now, HoldResult::Expired);
+                            let failure = match told.delivery {
+                                Delivery::NotDelivered => failure,
+                                Delivery::Unknown | Delivery::Delivered => {
+                                    shared.failure(&attempt, &miss, told)
+                                }
+                            };
+                            return exchange.fail(&failure).await;
+                        }
                     }
                 }
             }
@@ -260,7 +278,9 @@ impl Shared {
             clock: self.clock,
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
+            streaming: &attempt.route.settings.streaming_types,
             shape: &shape,
+            limits: &exchange.asked.limits,
         });
         let finish = match conn {
             AppConn::Reused => forward.run().await,
@@ -358,7 +378,10 @@ impl Shared {
         let read = *method == http::Method::GET || *method == http::Method::HEAD;
         Failed {
             reason: miss.reason,
-            delivery: miss.judgement.delivery,
+            delivery: match Bug::HoldRepeatsWritten.bites() {
+                true => Delivery::NotDelivered,
+                false => miss.judgement.delivery,
+            },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
@@ -387,6 +410,12 @@ impl Shared {
             Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
                 Code::BadRequest
             }
+        };
+        let told = match miss.finish {
+            Finish::Upload(UploadFault::TooLarge(_)) if Bug::TooLargeNotDelivered.bites() => {
+                Judgement::NOT_DELIVERED
+            }
+            _ => told,
         };
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
@@ -434,7 +463,12 @@ fn told(earlier: Option<Judgement>, last: Judgement) -> Judgement {
 /// Gives the stream up and waits for the agent's counts where they could still prove something.
 /// Answers the highest request offset ever emitted.
 async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u64 {
+    let before = control.view().emitted;
+    if Bug::EmittedNotByCore.bites() {
+        tokio::task::yield_now().await;
+    }
     let emitted = match finish {
+        Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
         Finish::ClientLeft => control.reset(ResetCode::Cancelled),
@@ -443,6 +477,10 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
             control.reset(ResetCode::Idle)
         }
         Finish::App(AppFault::Ended(_)) | Finish::Complete => control.reset(ResetCode::Internal),
+    };
+    let emitted = match Bug::EmittedNotByCore.bites() {
+        true => before,
+        false => emitted,
     };
     let proven = emitted <= offsets.start || offsets.answer > 0;
     if !proven {

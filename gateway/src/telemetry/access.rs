@@ -20,6 +20,7 @@ use super::line;
 use super::metrics::{self, AppMetrics, GaugeGuard, Metrics};
 use super::remembered::Remembered;
 use super::writer::AccessLog;
+use crate::admit::{Ending, Permit};
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::request::front::ClientProtocol;
@@ -178,6 +179,7 @@ pub struct ExchangeGuard {
     exchange: Arc<Exchange>,
     app: Arc<AppMetrics>,
     load: Option<GaugeGuard>,
+    permit: Option<Permit>,
     held_since: Option<Moment>,
     handed_over: bool,
 }
@@ -206,6 +208,7 @@ impl ExchangeGuard {
             sinks,
             exchange,
             load: None,
+            permit: None,
             held_since: None,
             handed_over: false,
         }
@@ -238,9 +241,20 @@ impl ExchangeGuard {
         self.app = Arc::clone(&self.sinks.own);
     }
 
-    /// Admission said yes.
-    pub fn admitted(&mut self, now: Moment) {
+    /// Admission said yes. The permit stays here until the exchange ends.
+    pub fn admitted(&mut self, now: Moment, permit: Permit) {
         self.exchange.facts().admit = Some(now - self.exchange.started);
+        self.permit = Some(permit);
+    }
+
+    /// Gives the permit out for a wait; [`ExchangeGuard::readmitted`] brings it back.
+    pub fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    /// The permit is back.
+    pub fn readmitted(&mut self, permit: Permit) {
+        self.permit = Some(permit);
     }
 
     /// A tunnel was picked; the last one counts.
@@ -311,15 +325,21 @@ impl ExchangeGuard {
         self.load = Some(self.app.in_flight());
     }
 
-    /// From here on the exchange is an upgrade, a stream or a pipe; replaces `in_flight`.
+    /// From here on the exchange is an upgrade, a stream or a pipe; replaces `in_flight`, unless all
+    /// places for long-lived ones are taken.
     pub fn enter_long_lived(&mut self) {
-        self.load = None;
-        self.load = Some(self.app.long_lived());
+        if self.permit.as_mut().is_none_or(Permit::become_long_lived) {
+            self.load = None;
+            self.load = Some(self.app.long_lived());
+        }
     }
 
     /// The exchange waits for its app to come back; while it does it is not in flight.
     pub fn begin_hold(&mut self, now: Moment) {
         self.load = None;
+        if let Some(permit) = &mut self.permit {
+            permit.hold();
+        }
         self.held_since.get_or_insert(now);
     }
 
@@ -366,6 +386,13 @@ impl ExchangeGuard {
         });
     }
 
+    /// The client is turned away without an answer, for there is no way to give one.
+    pub fn turned_away(&mut self, failure: &Failure) {
+        let mut facts = self.exchange.facts();
+        facts.take_failure(failure);
+        facts.outcome = Some(Outcome::Refused);
+    }
+
     /// The app's answer is cut short, visibly; the status stays the one that went out.
     pub fn aborted(&mut self, failure: &Failure) {
         let mut facts = self.exchange.facts();
@@ -391,11 +418,34 @@ impl Drop for ExchangeGuard {
         facts.outcome = Some(outcome);
         facts.total = Some(now - self.exchange.started);
         count(&self.app, outcome, &facts);
+        let ending = ending(outcome, &facts);
         drop(facts);
+        if let (Some(permit), Some(ending)) = (&mut self.permit, ending) {
+            permit.ended(now, ending);
+        }
+        self.permit = None;
         self.sinks.remembered.finish(self.exchange.id);
         if let Some(log) = &self.sinks.log {
             log.write(Arc::clone(&self.exchange));
         }
+    }
+}
+
+/// What limits learn from the end; nothing from a client that left, or from a refusal that says
+/// nothing about how the app treats requests.
+fn ending(outcome: Outcome, facts: &Facts) -> Option<Ending> {
+    match outcome {
+        Outcome::Answered => facts.status.map(Ending::Answered),
+        Outcome::Failed | Outcome::Aborted => facts
+            .code
+            .zip(facts.reason)
+            .map(|(code, reason)| Ending::Failed(code, reason)),
+        Outcome::Refused => facts
+            .code
+            .zip(facts.reason)
+            .filter(|(code, _)| *code == Code::BhAppTimeout)
+            .map(|(code, reason)| Ending::Failed(code, reason)),
+        Outcome::ClientLeft => None,
     }
 }
 

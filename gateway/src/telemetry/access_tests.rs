@@ -94,12 +94,25 @@ impl Scene {
     }
 }
 
+fn permit() -> Permit {
+    let asker = crate::admit::Asker {
+        address: Ipv4Addr::LOCALHOST.into(),
+        client: crate::admit::Client::at(Ipv4Addr::LOCALHOST.into()),
+        declared: None,
+        shape: crate::admit::Shape::Exchange,
+    };
+    let gate = Arc::new(crate::admit::Gate::default());
+    let limits = crate::config::Admission::default();
+    gate.enter(Moment::ZERO, &limits, &asker)
+        .expect("the gate is empty")
+}
+
 #[test]
 fn an_answered_exchange_is_told_once_with_every_field_in_order() {
     let scene = Scene::new(Format::Json);
     let mut guard = scene.begin();
     let now = scene.clock.now();
-    guard.admitted(now);
+    guard.admitted(now, permit());
     guard.enter_in_flight();
     guard.tunnel(&"agent-1".into(), &"t-9".into());
     guard.opened(now, AppConn::Fresh);

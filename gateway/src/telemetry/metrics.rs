@@ -58,6 +58,8 @@ struct PerApp {
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
     long_lived: IntGaugeVec,
+    queue_depth: IntGaugeVec,
+    queue_wait: HistogramVec,
     refusals: IntCounterVec,
     windows: IntCounterVec,
     holds: IntCounterVec,
@@ -200,6 +202,16 @@ impl PerApp {
                 "Upgraded, streaming and TCP exchanges",
                 &["app"],
             ),
+            queue_depth: families.gauges(
+                "queue_depth",
+                "Requests that wait for a place in flight",
+                &["app"],
+            ),
+            queue_wait: families.histograms(
+                "queue_wait_seconds",
+                "How long requests waited for a place, whatever came of it; those that did not wait are not counted",
+                &["app"],
+            ),
             refusals: families.counters(
                 "refusals_total",
                 "Requests that the app did not see and never will",
@@ -234,6 +246,8 @@ pub struct AppMetrics {
     phases: Vec<Histogram>,
     in_flight: IntGauge,
     long_lived: IntGauge,
+    queue_depth: IntGauge,
+    queue_wait: Histogram,
     windows: [(WindowKind, IntCounter); 2],
     holds: Vec<IntCounter>,
     bytes: Vec<IntCounter>,
@@ -258,6 +272,8 @@ impl AppMetrics {
             }),
             in_flight: families.in_flight.with_label_values(&[label]),
             long_lived: families.long_lived.with_label_values(&[label]),
+            queue_depth: families.queue_depth.with_label_values(&[label]),
+            queue_wait: families.queue_wait.with_label_values(&[label]),
             windows: [window(WindowKind::FirstFrame), window(WindowKind::Stall)],
             holds: each(HoldResult::ALL, |r| {
                 families.holds.with_label_values(&[label, r.as_str()])
@@ -277,6 +293,16 @@ impl AppMetrics {
     /// Count an exchange as long-lived until the guard is dropped.
     pub fn long_lived(&self) -> GaugeGuard {
         GaugeGuard::raise(&self.long_lived)
+    }
+
+    /// Count a request as waiting for a place until the guard is dropped.
+    pub fn queued(&self) -> GaugeGuard {
+        GaugeGuard::raise(&self.queue_depth)
+    }
+
+    /// Record how long a request waited for its place, in seconds.
+    pub fn queue_waited(&self, seconds: f64) {
+        self.queue_wait.observe(seconds);
     }
 
     /// Exchanges that occupy the app now.

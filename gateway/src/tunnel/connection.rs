@@ -1,6 +1,7 @@
 //! A connection to an app by what is spoken on it. Says whether another exchange may begin on it.
 
 use bridgehead_protocol::io::{StreamControl, TunnelStream};
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::wire::AppKind;
 
 use super::http2::Http2Connection;
@@ -48,7 +49,8 @@ impl AppConnection {
         match self {
             Self::Http1(stream) => {
                 let view = stream.control().view();
-                view.ended.is_none() && !view.closing && view.received == view.taken
+                let nothing_waits = view.received == view.taken || Bug::LeftoverKept.bites();
+                view.ended.is_none() && !view.closing && nothing_waits
             }
             Self::NewHttp2(_) => false,
             Self::Http2(connection) => connection.is_usable(),

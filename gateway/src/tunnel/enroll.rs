@@ -8,17 +8,20 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::conn::{Settings, Side};
-use bridgehead_protocol::handshake::{Admitted, AwaitHello, Terms, check_apps};
+use bridgehead_protocol::handshake::{Admitted, AwaitHello, Identity, Terms, check_apps};
 use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::io::shake::{self, ShakeError};
 use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
-use bridgehead_protocol::wire::{AppOffer, GoAwayReason, Refuse, RefuseCode, ResumeTicket};
+use bridgehead_protocol::wire::{
+    AppOffer, GoAwayReason, Refuse, RefuseCode, ReportEntry, ResumeTicket,
+};
 use bytes::BytesMut;
 use zeroize::Zeroizing;
 
 use super::live::{LiveTunnel, NewTunnel, Tunnels};
 use super::pool::PoolLimits;
 use super::token::Tokens;
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, TunnelState};
@@ -31,6 +34,10 @@ const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
 /// Told which apps an agent offers, whenever that changes.
 pub type OnOffer = Box<dyn Fn(&[AppOffer]) + Send + Sync>;
+
+/// Told how streams of lost tunnels ended, as their agent says. The identity is proven; that the
+/// tunnels were this identity's is for the listener to check.
+pub type OnReport = Box<dyn Fn(&Identity, Vec<ReportEntry>) + Send + Sync>;
 
 /// What every enrolment needs; one per gateway.
 pub struct Enroll {
@@ -48,10 +55,14 @@ pub struct Enroll {
     pub handshake: Duration,
     /// The process's clock.
     pub clock: Clock,
+    /// Random bits for tunnel ids and secrets.
+    pub chance: Arc<Chance>,
     /// Counters.
     pub metrics: Arc<Metrics>,
     /// Routes learn about apps here.
     pub on_offer: OnOffer,
+    /// The ledger learns late outcomes here.
+    pub on_report: OnReport,
 }
 
 impl Enroll {
@@ -112,8 +123,8 @@ impl Enroll {
             return Err(shake::refuse(carrier, draining, until).await);
         }
         let ticket = ResumeTicket {
-            tunnel: rand::random(),
-            secret: rand::random(),
+            tunnel: u128::from_be_bytes(self.chance.bytes()),
+            secret: self.chance.bytes(),
             epoch: 1,
         };
         shake::admit(carrier, applicant, &self.terms, ticket, until).await
@@ -198,7 +209,8 @@ impl Enroll {
                         live.pool.close_tunnel(live.number);
                         live.tunnel.close_when_drained();
                     }
-                    Some(Notice::Suspended | Notice::Resumed { .. } | Notice::Report(_)) => {}
+                    Some(Notice::Report(entries)) => (self.on_report)(&live.identity, entries),
+                    Some(Notice::Suspended | Notice::Resumed { .. }) => {}
                 },
                 _ = reap.tick() => {
                     live.pool.reap(self.clock.now());

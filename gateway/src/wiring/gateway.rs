@@ -25,6 +25,7 @@ use crate::accept::http::HttpFront;
 use crate::accept::opening::Opening;
 use crate::accept::tcp::TcpFront;
 use crate::admin::{self, Access, Admin};
+use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::defaults::DEAD_AFTER;
 use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
@@ -32,7 +33,7 @@ use crate::request::apps::Apps;
 use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, Signal};
 use crate::task::Tasks;
 use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
@@ -125,7 +126,9 @@ impl Gateway {
             admin: admin_socket,
         } = bound;
         let (public, tunnels) = (Arc::new(Shutdown::new()), Shutdown::new());
-        let shared = share(&config, &public, access)?;
+        let ground = Ground::system();
+        let log = access_log(access, &ground)?;
+        let shared = share(&config, &public, ground, Some(log));
         let addresses = addresses(&config, &doors, &admin_socket)?;
         let budget = memory_budget(config.gateway.memory);
         if let Some(budget) = budget {
@@ -165,6 +168,11 @@ impl Gateway {
         &self.addresses
     }
 
+    /// Tells when the drain begins.
+    pub(super) fn signal(&self) -> Signal {
+        self.public.signal()
+    }
+
     /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
     /// clients are served to the end of their connections through the old tunnels, then the tunnels
     /// close. The grace, or a second request, cuts that short.
@@ -175,7 +183,7 @@ impl Gateway {
             () = end.next() => {}
             () = drained.draining() => {}
         }
-        tracing::info!(grace = ?self.grace, "draining");
+        tracing::info!(seconds = self.grace.as_secs_f64(), "draining");
         self.public.drain();
         self.tunnels.drain();
         tokio::select! {
@@ -200,26 +208,53 @@ impl Gateway {
     }
 }
 
-fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Shared>, WiringError> {
-    let clock = Clock::start();
-    let metrics = Metrics::new();
+/// What a gateway takes from the world around it beside connections.
+pub(super) struct Ground {
+    pub(super) clock: Clock,
+    pub(super) chance: Arc<Chance>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Ground {
+    fn system() -> Self {
+        Self {
+            clock: Clock::start(),
+            chance: Arc::new(Chance::system()),
+            metrics: Metrics::new(),
+        }
+    }
+}
+
+fn access_log(access: AccessTo, ground: &Ground) -> Result<AccessLog, WiringError> {
+    let (clock, metrics) = (ground.clock, Arc::clone(&ground.metrics));
     let log = match access {
-        AccessTo::Stdout(format) => {
-            AccessLog::start(format, std::io::stdout(), clock, Arc::clone(&metrics))
-        }
-        AccessTo::Stderr(format) => {
-            AccessLog::start(format, std::io::stderr(), clock, Arc::clone(&metrics))
-        }
+        AccessTo::Stdout(format) => AccessLog::start(format, std::io::stdout(), clock, metrics),
+        AccessTo::Stderr(format) => AccessLog::start(format, std::io::stderr(), clock, metrics),
     };
-    let log = log.map_err(|error| WiringError::System {
+    log.map_err(|error| WiringError::System {
         what: "cannot start the access log",
         error,
-    })?;
+    })
+}
+
+/// What all exchanges and tunnels of a gateway share.
+pub(super) fn share(
+    config: &Config,
+    public: &Shutdown,
+    ground: Ground,
+    log: Option<AccessLog>,
+) -> Arc<Shared> {
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
     let tunnels = Arc::new(Tunnels::default());
-    let enroll = enroll(config, clock, &metrics, &tunnels, &routes);
-    Ok(Arc::new(Shared {
+    let enroll = enroll(config, &ground, &tunnels, &routes);
+    let Ground {
         clock,
+        chance,
+        metrics,
+    } = ground;
+    Arc::new(Shared {
+        clock,
+        chance,
         started: clock.now(),
         node: config.gateway.node.clone(),
         routes,
@@ -229,18 +264,17 @@ fn share(config: &Config, public: &Shutdown, access: AccessTo) -> Result<Arc<Sha
         trusted_proxies: config.public.trusted_proxies.clone(),
         app_connect: config.limits.app_connect,
         app_idle: config.limits.app_keep_alive_idle,
-        sinks: Sinks::new(clock, metrics, Some(log)),
+        sinks: Sinks::new(clock, metrics, log),
         tasks: Tasks::new(),
         enroll,
         shutdown: public.signal(),
         lingering: Arc::new(AtomicUsize::new(0)),
-    }))
+    })
 }
 
 fn enroll(
     config: &Config,
-    clock: Clock,
-    metrics: &Arc<Metrics>,
+    ground: &Ground,
     tunnels: &Arc<Tunnels>,
     routes: &Arc<ArcSwap<RouteTable>>,
 ) -> Arc<Enroll> {
@@ -271,9 +305,11 @@ fn enroll(
             per_app: config.limits.app_idle_connections,
         },
         handshake: config.tunnel.handshake,
-        clock,
-        metrics: Arc::clone(metrics),
+        clock: ground.clock,
+        chance: Arc::clone(&ground.chance),
+        metrics: Arc::clone(&ground.metrics),
         on_offer: learn_routes(routes),
+        on_report: Box::new(|_, _| ()),
     })
 }
 
@@ -302,7 +338,12 @@ const fn kind(kind: WireKind) -> AppKind {
     }
 }
 
-fn fronts(config: &Config, shared: &Arc<Shared>, public: &Shutdown, tunnels: &Shutdown) -> Fronts {
+pub(super) fn fronts(
+    config: &Config,
+    shared: &Arc<Shared>,
+    public: &Shutdown,
+    tunnels: &Shutdown,
+) -> Fronts {
     let exchanges = Exchanges::new(Arc::clone(shared));
     let limits = Arc::new(accept::Limits::configured(&config.limits));
     let opening = Arc::new(Opening {

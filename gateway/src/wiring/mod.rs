@@ -8,6 +8,7 @@ mod bound;
 mod dev;
 mod end;
 mod gateway;
+pub mod handed;
 mod state;
 mod tunnels;
 mod workers;

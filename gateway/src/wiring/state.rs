@@ -7,9 +7,11 @@ use std::time::SystemTime;
 use bridgehead_protocol::conn::StreamCounts;
 
 use crate::admin::{
-    AdminState, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals, TunnelInfo,
+    AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
+    TunnelInfo,
 };
-use crate::config::AppKind;
+use crate::admit::GateView;
+use crate::config::{Admission, AppKind};
 use crate::request::Shared;
 use crate::route::AppRoute;
 use crate::shutdown::Shutdown;
@@ -45,20 +47,36 @@ impl State {
             .iter()
             .map(|offer| offer.health)
             .min_by_key(|health| rank(*health));
+        let gate = state.gate.view(self.shared.clock.now());
         AppInfo {
             name: route.name.as_str().to_owned(),
             kind: kind(route.kind),
             hosts: self.shared.routes.load().hosts_of(route.name.as_str()),
             health: best.map_or(AppHealth::NoAgent, health),
             agents: agents.collect(),
-            in_flight: state.metrics.in_flight_now(),
+            in_flight: gate.in_flight as u64,
             long_lived: state.metrics.long_lived_now(),
+            admission: admission(&route.settings.admission, &gate),
             refusals: state.refusals().map(|run| Refusals {
                 since: self.shared.clock.wall(run.since),
                 count: run.count,
                 reason: run.reason.as_str(),
             }),
         }
+    }
+}
+
+fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
+    AdmissionInfo {
+        in_flight_limit: limits.in_flight,
+        queued: now.queued,
+        queue_limit: limits.queue,
+        long_lived_limit: limits.long_lived,
+        large_bodies: now.large_bodies,
+        large_body_slots: limits.large_body_slots,
+        // Rounded up: 0 says that the pause itself is over.
+        quarantine: now.quarantine.map(|rest| rest.as_millis().div_ceil(1000)),
+        failing_clients: now.failing_clients,
     }
 }
 

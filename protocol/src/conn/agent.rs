@@ -162,6 +162,7 @@ impl Conn {
     /// Announces the apps; the last list wins if several are waiting.
     pub fn announce(&mut self, apps: Vec<AppOffer>) {
         self.apps_revision += 1;
+        self.announced = Some(apps.clone());
         self.sched.apps(Frame::Apps {
             revision: self.apps_revision,
             apps,

@@ -382,8 +382,12 @@ fn streams_over_the_limit_are_refused_while_their_refusals_are_read() {
     };
     let mut pair = Pair::new(settings);
     for n in 0..5000 {
-        feed(&mut pair.agent, &[Frame::Open(StreamId(2 * n + 1), open())]).unwrap();
+        let id = StreamId(2 * n + 1);
+        feed(&mut pair.agent, &[Frame::Open(id, open())]).unwrap();
         pair.emit_agent();
+        if n >= 10 {
+            feed(&mut pair.agent, &[Frame::Done(vec![id])]).unwrap();
+        }
     }
     let refused = frames(&pair.agent_sent, 0)
         .iter()

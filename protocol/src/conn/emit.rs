@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use crate::wire::{Frame, GoAwayReason, StreamId, encode, encode_data_header};
 
-use super::event::Ended;
+use super::event::{Counted, Ended};
 use super::flow::Piece;
 use super::sched::SLICE;
 use super::store::StreamKey;
@@ -90,14 +90,33 @@ impl Conn {
     /// Fills `out` with what goes out next, until it holds about `budget` bytes. Control first,
     /// then first bytes of exchanges, then bulk in turn.
     pub fn poll_transmit(&mut self, out: &mut Outbox, budget: usize) {
+        if self.wants_carrier() {
+            return;
+        }
+        while let Some(frame) = self.sched.next_preamble() {
+            out.frame(&frame);
+        }
+        if !self.is_suspended() {
+            self.emit_all(out, budget);
+        }
+        out.seal();
+    }
+
+    fn emit_all(&mut self, out: &mut Outbox, budget: usize) {
         while let Some(frame) = self.sched.next_tunnel_frame() {
             out.frame(&frame);
         }
         while out.len() < budget && self.failed.is_none() {
+            if let Some(pong) = self.sched.next_pong() {
+                out.frame(&pong);
+            }
             let Some(key) = self.sched.next_control() else {
                 break;
             };
             self.emit_control(key, out);
+        }
+        if out.len() < budget && self.failed.is_none() {
+            self.emit_report(out);
         }
         while out.len() < budget && self.failed.is_none() {
             let Some(key) = self.sched.next_data() else {
@@ -105,7 +124,6 @@ impl Conn {
             };
             self.emit_data(key, out);
         }
-        out.seal();
     }
 
     fn emit_control(&mut self, key: StreamKey, out: &mut Outbox) {
@@ -113,23 +131,11 @@ impl Conn {
             return;
         };
         stream.in_control = false;
-        if stream.ended.is_some() {
+        if !stream.speaks() {
             return;
         }
         if std::mem::take(&mut stream.pending.open) {
-            let id = StreamId(self.next_id);
-            self.next_id += 2;
-            self.highest_open = id.0;
-            stream.id = Some(id);
-            stream.phase = Phase::Opening;
-            out.frame(&Frame::Open(id, stream.open.clone()));
-            self.store.bind(id, key);
-            if self.next_id >= ID_CEILING {
-                self.drain(
-                    GoAwayReason::IdsExhausted,
-                    std::time::Duration::from_secs(30),
-                );
-            }
+            self.emit_open(key, out);
         }
         let credit = self.settings.initial_window;
         let Some(stream) = self.store.find(key) else {
@@ -153,10 +159,14 @@ impl Conn {
             });
         }
         if std::mem::take(&mut stream.pending.count) {
-            out.frame(&Frame::Count {
-                stream: id,
+            let counted = *stream.counted.get_or_insert(Counted {
                 written: stream.inn.taken(),
                 read: stream.out.end(),
+            });
+            out.frame(&Frame::Count {
+                stream: id,
+                written: counted.written,
+                read: counted.read,
             });
         }
         if let Some(code) = stream.pending.reset.take() {
@@ -168,24 +178,66 @@ impl Conn {
                 reason,
                 errno,
             });
-            self.end(key, Ended::Refused { reason, errno });
+            if stream.ended.is_none() {
+                self.end(key, Ended::Refused { reason, errno });
+            }
             return;
         }
         self.emit_final(key, out);
     }
 
+    /// OPEN, with its id for the first time, or again over a new carrier with the time that is left.
+    fn emit_open(&mut self, key: StreamKey, out: &mut Outbox) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        let mut open = stream.open.clone();
+        open.remaining = open.remaining.min(stream.deadline.since(self.latest));
+        if let Some(id) = stream.id {
+            out.frame(&Frame::Open(id, open));
+            return;
+        }
+        let id = StreamId(self.next_id);
+        self.next_id += 2;
+        self.highest_open = id.0;
+        stream.id = Some(id);
+        stream.phase = Phase::Opening;
+        out.frame(&Frame::Open(id, open));
+        self.store.bind(id, key);
+        if self.next_id >= ID_CEILING {
+            self.drain(
+                GoAwayReason::IdsExhausted,
+                std::time::Duration::from_secs(30),
+            );
+        }
+    }
+
+    /// The last one is followed by a probe: its answer says that all were received.
+    fn emit_report(&mut self, out: &mut Outbox) {
+        let Some(report) = self.sched.next_report() else {
+            return;
+        };
+        out.frame(&report);
+        if self.sched.has_reported_all() {
+            let probe = self.liveness.probe(self.latest);
+            self.reported_by = Some(u64::from_be_bytes(probe));
+            out.frame(&Frame::Ping(probe));
+        }
+    }
+
     fn emit_data(&mut self, key: StreamKey, out: &mut Outbox) {
+        let now = self.latest;
         let Some(stream) = self.store.find(key) else {
             return;
         };
         stream.in_data = false;
         let Some(id) = stream.id else { return };
-        if stream.ended.is_some() {
+        if !stream.speaks() {
             return;
         }
         let mut slice = SLICE;
         while slice > 0 {
-            match stream.out.next_piece(slice) {
+            match stream.out.next_piece(now, slice) {
                 Some(Piece::Begin(begin)) => out.frame(&Frame::Begin(id, begin)),
                 Some(Piece::Data(bytes, fin)) => {
                     slice -= bytes.len().min(slice);
@@ -216,13 +268,20 @@ impl Conn {
         if !stream.out.is_drained() {
             return;
         }
-        let (written, read) = (stream.inn.taken(), stream.out.end());
+        stream.pending.conclude = None;
+        let (written, read) = match stream.ended {
+            Some(Ended::Final { written, read, .. }) => (written, read),
+            _ => (stream.inn.taken(), stream.out.end()),
+        };
         out.frame(&Frame::Final {
             stream: id,
             written,
             read,
             cause,
         });
+        if stream.ended.is_some() {
+            return;
+        }
         self.end(
             key,
             Ended::Final {

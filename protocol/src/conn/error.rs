@@ -17,6 +17,9 @@ pub enum ConnError {
     /// The carrier ended, or the owner gave it up.
     #[error("the carrier ended")]
     Closed,
+    /// No carrier came back in time.
+    #[error("no carrier came back within the resume window")]
+    Lapsed,
 }
 
 /// A stream was not opened; the peer heard nothing of it.

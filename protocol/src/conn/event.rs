@@ -89,6 +89,13 @@ pub enum Ended {
     Lost,
 }
 
+impl Ended {
+    /// A terminal that the agent tells.
+    pub(super) const fn is_told(self) -> bool {
+        matches!(self, Self::Refused { .. } | Self::Final { .. })
+    }
+}
+
 /// Counts the agent answered to a fence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {

@@ -42,7 +42,9 @@ pub(super) struct SendHalf {
     /// Emitted but not known to be consumed; kept for a resume.
     retained: VecDeque<Bytes>,
     queued: VecDeque<Bytes>,
-    begins: VecDeque<(u64, Begin)>,
+    /// Marks to be emitted, and those emitted whose first byte is not known to be consumed.
+    begins: VecDeque<Mark>,
+    marks: VecDeque<Mark>,
     base: u64,
     next: u64,
     end: u64,
@@ -57,6 +59,14 @@ pub(super) struct SendHalf {
     since_begin: u64,
 }
 
+/// Where an exchange begins, and when its time is over.
+#[derive(Debug)]
+struct Mark {
+    at: u64,
+    begin: Begin,
+    deadline: Moment,
+}
+
 /// One piece to emit.
 #[derive(Debug)]
 pub(super) enum Piece {
@@ -69,16 +79,19 @@ impl SendHalf {
         self.limit = self.limit.max(limit);
     }
 
-    /// Takes the peer's consumed offset; true if it advanced. An offset beyond what was ever
-    /// emitted is a lie and refused.
+    /// Takes the peer's consumed offset; true if it advanced. An offset beyond what the peer can
+    /// have received is a lie and refused.
     pub(super) fn consumed_to(&mut self, consumed: u64) -> Result<bool, ()> {
-        if consumed > self.high {
+        if consumed > self.next {
             return Err(());
         }
         if consumed <= self.consumed {
             return Ok(false);
         }
         self.consumed = consumed;
+        while self.marks.front().is_some_and(|mark| mark.at < consumed) {
+            self.marks.pop_front();
+        }
         while let Some(front) = self.retained.front_mut() {
             let len = front.len() as u64;
             if self.base + len <= consumed {
@@ -116,9 +129,13 @@ impl SendHalf {
         }
     }
 
-    pub(super) fn begin(&mut self, begin: Begin) -> u64 {
+    pub(super) fn begin(&mut self, now: Moment, begin: Begin) -> u64 {
         if !self.shut {
-            self.begins.push_back((self.end, begin));
+            self.begins.push_back(Mark {
+                at: self.end,
+                begin,
+                deadline: now + begin.remaining,
+            });
         }
         self.since_begin = 0;
         self.end
@@ -138,14 +155,51 @@ impl SendHalf {
         self.queued.clear();
         self.retained.clear();
         self.begins.clear();
+        self.marks.clear();
         self.end = self.next;
         self.base = self.next;
         self.shut = true;
         self.high
     }
 
+    /// True if the peer, by what it says of itself, can stand at `offset`.
+    pub(super) fn may_stand_at(&self, offset: u64) -> bool {
+        self.consumed <= offset && offset <= self.next
+    }
+
+    /// The next carrier goes on at `offset`, where the peer stands; answers how many bytes are sent
+    /// again. A mark at that offset is sent again too: the peer knows it by its request.
+    pub(super) fn rewind(&mut self, offset: u64) -> u64 {
+        debug_assert!(self.may_stand_at(offset));
+        if self.shut {
+            return 0;
+        }
+        let again = self.next - offset;
+        let mut left = again;
+        while left > 0 {
+            let Some(mut piece) = self.retained.pop_back() else {
+                debug_assert!(false, "what is not consumed is kept");
+                break;
+            };
+            let len = piece.len() as u64;
+            if len > left {
+                let keep = usize::try_from(len - left).unwrap_or(0);
+                self.retained.push_back(piece.split_to(keep));
+            }
+            left -= len.min(left);
+            self.queued.push_front(piece);
+        }
+        self.next = offset;
+        self.fin_sent = false;
+        let unseen = self.marks.partition_point(|mark| mark.at < offset);
+        for mark in self.marks.split_off(unseen).into_iter().rev() {
+            self.begins.push_front(mark);
+        }
+        again
+    }
+
     pub(super) fn has_piece(&self) -> bool {
-        if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
+        if self.begins.front().is_some_and(|mark| mark.at == self.next) {
             return true;
         }
         (self.next < self.end && self.next < self.limit) || self.owes_fin()
@@ -169,16 +223,17 @@ impl SendHalf {
         self.next == self.end && (!self.fin || self.fin_sent || self.shut)
     }
 
-    pub(super) fn next_piece(&mut self, max: usize) -> Option<Piece> {
-        if self.begins.front().is_some_and(|(at, _)| *at == self.next) {
-            return self
-                .begins
-                .pop_front()
-                .map(|(_, begin)| Piece::Begin(begin));
+    pub(super) fn next_piece(&mut self, now: Moment, max: usize) -> Option<Piece> {
+        if self.begins.front().is_some_and(|mark| mark.at == self.next) {
+            let mark = self.begins.pop_front()?;
+            let mut begin = mark.begin;
+            begin.remaining = begin.remaining.min(mark.deadline.since(now));
+            self.marks.push_back(mark);
+            return Some(Piece::Begin(begin));
         }
         let mut allow = self.limit.saturating_sub(self.next).min(max as u64);
-        if let Some((at, _)) = self.begins.front() {
-            allow = allow.min(at - self.next);
+        if let Some(mark) = self.begins.front() {
+            allow = allow.min(mark.at - self.next);
         }
         let allow = usize::try_from(allow).unwrap_or(max);
         let owes_fin = self.owes_fin();
@@ -244,7 +299,7 @@ impl SendHalf {
     pub(super) fn check(&self) {
         debug_assert!(self.base <= self.next && self.next <= self.end, "{self:?}");
         debug_assert!(
-            self.high >= self.next && self.consumed <= self.high,
+            self.high >= self.next && self.consumed <= self.next,
             "{self:?}"
         );
         let kept: u64 = self.retained.iter().map(|b| b.len() as u64).sum();
@@ -274,6 +329,11 @@ pub(super) struct RecvHalf {
     grown_at: Moment,
     /// A BEGIN stands in the queue.
     mark_waits: bool,
+    /// Where the latest BEGIN stood, and its request.
+    last_mark: Option<(u64, u128)>,
+    /// After a resume: that BEGIN, or the FIN, may come once more.
+    mark_again: bool,
+    fin_again: bool,
 }
 
 impl RecvHalf {
@@ -289,7 +349,25 @@ impl RecvHalf {
             discard: None,
             grown_at: now,
             mark_waits: false,
+            last_mark: None,
+            mark_again: false,
+            fin_again: false,
         }
+    }
+
+    /// A new carrier goes on at `received`; what stands exactly there may have arrived before.
+    pub(super) fn expect_repeats(&mut self) {
+        self.mark_again = self.last_mark.is_some_and(|(at, _)| at == self.received);
+        self.fin_again = self.fin;
+    }
+
+    /// Credit and consumption as they stand, to be told over a new carrier.
+    pub(super) fn credit_again(&mut self) -> Option<(u64, u64)> {
+        self.told = self.taken;
+        if self.discard.is_none() {
+            self.granted = self.granted.max(self.taken + u64::from(self.window));
+        }
+        (self.taken > 0).then_some((self.granted, self.taken))
     }
 
     /// Takes bytes from the wire. An error is a breach of credit or order by the peer.
@@ -299,7 +377,8 @@ impl RecvHalf {
             return Err("data beyond credit");
         }
         if self.fin {
-            return Err("data after fin");
+            let again = len == 0 && fin && std::mem::take(&mut self.fin_again);
+            return if again { Ok(()) } else { Err("data after fin") };
         }
         self.received += len;
         self.fin = fin;
@@ -335,6 +414,14 @@ impl RecvHalf {
         begin: Begin,
         deadline: Moment,
     ) -> Result<(), &'static str> {
+        let mark = Some((self.received, begin.request));
+        if std::mem::take(&mut self.mark_again) && self.last_mark == mark {
+            return Ok(());
+        }
+        if self.fin {
+            return Err("begin after fin");
+        }
+        self.last_mark = mark;
         if self.discard.is_some() {
             return Ok(());
         }

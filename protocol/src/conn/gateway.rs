@@ -36,6 +36,8 @@ pub struct View {
     pub counted: Option<Counted>,
     /// No exchange may begin on this stream.
     pub closing: bool,
+    /// The carrier is gone and the next one has not taken over; windows rest.
+    pub suspended: bool,
 }
 
 impl Conn {
@@ -45,6 +47,7 @@ impl Conn {
     /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
     pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
         debug_assert_eq!(self.side, Side::Gateway);
+        self.saw(now);
         if self.failed.is_some() {
             return Err(OpenError::Lost);
         }
@@ -75,11 +78,12 @@ impl Conn {
     }
 
     /// Marks where an exchange begins; answers its start offset.
-    pub fn begin(&mut self, key: StreamKey, begin: Begin) -> u64 {
+    pub fn begin(&mut self, now: Moment, key: StreamKey, begin: Begin) -> u64 {
+        self.saw(now);
         let Some(stream) = self.store.find(key) else {
             return 0;
         };
-        let start = stream.out.begin(begin);
+        let start = stream.out.begin(now, begin);
         self.offer(key);
         start
     }
@@ -96,6 +100,7 @@ impl Conn {
             self.end(key, Ended::NotOpened);
         } else if stream.ended.is_none() && stream.fenced.is_none() && !stream.reset {
             stream.fenced = Some(linger && whole);
+            stream.pending.open = false;
             stream.pending.fence = true;
             self.owe(key);
             self.wake(key, Wake::ALL);
@@ -115,6 +120,8 @@ impl Conn {
             self.end(key, Ended::NotOpened);
         } else if stream.ended.is_none() && !stream.reset {
             stream.reset = true;
+            stream.reset_code = code;
+            stream.pending.open = false;
             stream.pending.fence = false;
             stream.pending.reset = Some(code);
             self.owe(key);
@@ -142,6 +149,7 @@ impl Conn {
             ended: s.ended,
             counted: s.counted,
             closing: self.takes_no_streams(),
+            suspended: self.is_suspended(),
         })
     }
 }

@@ -13,7 +13,8 @@ use proptest::sample::select;
 use super::*;
 use crate::testing::Pair;
 use crate::wire::{
-    AppHealth, AppKind, AppOffer, Begin, FinalCause, Frame, Open, RefusedReason, ResetCode, encode,
+    AppHealth, AppKind, AppOffer, Begin, FinalCause, Frame, Open, RefusedReason, ReportEntry,
+    ResetCode, Resume, encode,
 };
 
 const SETTINGS: Settings = Settings {
@@ -28,7 +29,7 @@ const SETTINGS: Settings = Settings {
     credit_delay: Duration::from_millis(20),
     max_streams: 4,
     linger: Duration::from_secs(60),
-    resume_window: Duration::ZERO,
+    resume_window: Duration::from_secs(20),
 };
 
 fn id() -> impl Strategy<Value = StreamId> {
@@ -64,7 +65,36 @@ fn common() -> impl Strategy<Value = Frame> {
         }),
         any::<[u8; 8]>().prop_map(Frame::Ping),
         any::<[u8; 8]>().prop_map(Frame::Pong),
+        statement(),
     ]
+}
+
+fn statement() -> impl Strategy<Value = Frame> {
+    let highest = select(vec![0, 1, 3, 5, 9, 4]);
+    let streams = vec((id(), offset()), 0..4);
+    (highest, streams, any::<bool>()).prop_map(|(highest_open, streams, more)| {
+        Frame::Resume(Resume {
+            highest_open,
+            streams,
+            more,
+        })
+    })
+}
+
+/// What an honest peer could state: all the attacked side has, from where it is.
+fn likely(core: &Conn) -> Frame {
+    let stands = |(id, key)| {
+        let stream = core.store.get(key)?;
+        Some((id, stream.out.consumed()))
+    };
+    Frame::Resume(Resume {
+        highest_open: match core.side {
+            Side::Gateway => core.highest_open,
+            Side::Agent => 0,
+        },
+        streams: core.store.bound().into_iter().filter_map(stands).collect(),
+        more: false,
+    })
 }
 
 fn from_agent() -> impl Strategy<Value = Frame> {
@@ -95,8 +125,19 @@ fn from_agent() -> impl Strategy<Value = Frame> {
             revision,
             apps: vec![offer.clone()],
         }),
+        1 => vec(id(), 0..3).prop_map(|ids| Frame::Report(ids.into_iter().map(entry).collect())),
         1 => from_gateway_only(),
     ]
+}
+
+fn entry(stream: StreamId) -> ReportEntry {
+    ReportEntry {
+        tunnel: 7,
+        stream,
+        written: 1,
+        read: 2,
+        cause: FinalCause::Reset,
+    }
 }
 
 fn from_gateway_only() -> impl Strategy<Value = Frame> {
@@ -142,6 +183,11 @@ enum Own {
     Drain,
     Emit(u16),
     Wait,
+    Cut,
+    Redial,
+    Report,
+    /// The peer states what an honest one could.
+    Meet,
 }
 
 fn own() -> impl Strategy<Value = Own> {
@@ -162,6 +208,9 @@ fn own() -> impl Strategy<Value = Own> {
         1 => Just(Own::Drain),
         4 => select(vec![1, 2000, u16::MAX]).prop_map(Own::Emit),
         2 => Just(Own::Wait),
+        1 => select(vec![Own::Cut, Own::Report]),
+        2 => Just(Own::Redial),
+        3 => Just(Own::Meet),
     ]
 }
 
@@ -222,6 +271,15 @@ impl Victim {
                 core.poll_transmit(&mut out, budget.into());
                 assert!(out.len() < usize::from(budget) + 40_000);
             }
+            Own::Cut => core.suspend(now),
+            Own::Redial => core.resume(now),
+            Own::Report => core.report(vec![entry(StreamId(1)); 3]),
+            Own::Meet => {
+                if core.is_suspended() && !core.wants_carrier() {
+                    let frame = likely(core);
+                    self.hear(&frame);
+                }
+            }
             Own::Drain => core.drain(GoAwayReason::Draining, Duration::ZERO),
             Own::Wait => {
                 self.now += Duration::from_millis(30);
@@ -257,7 +315,7 @@ impl Victim {
                     remaining: Duration::from_secs(1),
                     expect_read: Some(0),
                 };
-                core.begin(key, begin);
+                core.begin(self.now, key, begin);
             }
             Own::Write(_) => {
                 core.write(key, &mut Bytes::from(vec![7; 900]));
@@ -341,6 +399,7 @@ fn attack(side: Side, steps: &[Step]) {
             Step::Peer(frame) => stands &= victim.hear(frame),
         }
         victim.check();
+        stands &= victim.core.failure().is_none();
         if !stands {
             let core = &mut victim.core;
             assert!(core.store.iter().all(|s| s.ended.is_some()));

@@ -47,6 +47,12 @@ impl Liveness {
         self.grace = Duration::ZERO;
     }
 
+    /// A new carrier: silence counts from here, and what was asked over the old one is void.
+    pub(super) fn restart(&mut self, now: Moment) {
+        self.heard(now);
+        self.pinged = None;
+    }
+
     pub(super) fn ponged(&mut self, now: Moment, bytes: [u8; 8]) {
         if u64::from_be_bytes(bytes) == self.sequence
             && let Some(sent) = self.pinged.take()

@@ -17,6 +17,7 @@ mod edges;
 mod emit;
 mod error;
 mod event;
+mod fates;
 mod flow;
 mod gateway;
 #[cfg(test)]
@@ -41,20 +42,21 @@ use std::time::Duration;
 use bytes::BytesMut;
 
 use crate::time::Moment;
-use crate::wire::{Frame, GoAwayReason, Limits, PeerLimits, StreamId, decode};
+use crate::wire::{AppOffer, Frame, GoAwayReason, Limits, PeerLimits, StreamId, decode};
 
 pub use agent::Front;
 pub use emit::Outbox;
 pub use error::{ConnError, OpenError};
 pub use event::{Counted, Ended, Event, Wake};
+pub use fates::{Fate, MAX_REPORTED};
 pub use gateway::View;
-pub use resume::Fate;
 pub use settings::{Settings, Side};
 pub use store::StreamKey;
 
 use flow::Due;
 use lateness::Lateness;
 use liveness::{Liveness, Pulse};
+use resume::Carriage;
 use sched::Sched;
 use store::Store;
 use stream::Phase;
@@ -81,6 +83,16 @@ impl StreamCounts {
     }
 }
 
+/// This side takes nothing new.
+#[derive(Clone, Copy, Debug)]
+struct Leaving {
+    reason: GoAwayReason,
+    /// The last stream this side accepted.
+    last: StreamId,
+    /// When it will close what is left.
+    at: Moment,
+}
+
 /// One tunnel's state machine, either side.
 #[derive(Debug)]
 pub struct Conn {
@@ -97,11 +109,21 @@ pub struct Conn {
     untold_due: Option<Moment>,
     next_id: u32,
     highest_open: u32,
-    /// Why, and the last stream this side accepted.
-    going_away: Option<(GoAwayReason, StreamId)>,
+    going_away: Option<Leaving>,
     /// The last stream the peer accepted.
     peer_going_away: Option<StreamId>,
     apps_revision: u64,
+    /// Agent: the apps announced last.
+    announced: Option<Vec<AppOffer>>,
+    carriage: Carriage,
+    /// Gateway: the highest OPEN the peer has stated to have seen.
+    peer_saw: u32,
+    /// Agent, after the end: what became of streams without an acknowledged terminal.
+    fates: Vec<Fate>,
+    /// Reported terminals: sent (agent), received over this carrier (gateway).
+    reported: usize,
+    /// The probe that follows the last of them.
+    reported_by: Option<u64>,
     failed: Option<ConnError>,
     /// The latest `now` heard.
     latest: Moment,
@@ -128,6 +150,12 @@ impl Conn {
             going_away: None,
             peer_going_away: None,
             apps_revision: 0,
+            announced: None,
+            carriage: Carriage::Up,
+            peer_saw: 0,
+            fates: Vec::new(),
+            reported: 0,
+            reported_by: None,
             failed: None,
             latest: now,
         };
@@ -144,7 +172,12 @@ impl Conn {
     /// [`ConnError`] if the peer broke the protocol.
     pub fn handle_bytes(&mut self, now: Moment, buf: &mut BytesMut) -> Result<(), ConnError> {
         self.alive()?;
+        self.saw(now);
         self.notice_sleep(now);
+        if self.wants_carrier() {
+            buf.clear();
+            return Ok(());
+        }
         if !buf.is_empty() {
             self.liveness.heard(now);
         }
@@ -166,24 +199,41 @@ impl Conn {
     /// [`ConnError::Dead`] if the peer has been silent too long.
     pub fn handle_timeout(&mut self, now: Moment) -> Result<(), ConnError> {
         self.alive()?;
+        self.saw(now);
         self.notice_sleep(now);
         if self.untold_due.is_some_and(|due| due <= now) {
             self.tell_untold(now);
         }
-        match self.liveness.tick(now) {
-            Pulse::Quiet => Ok(()),
-            Pulse::Ping(bytes) => {
-                self.sched.ping(bytes);
-                Ok(())
-            }
-            Pulse::Dead => Err(self.fail(ConnError::Dead)),
+        if self.carriage.lapses().is_some_and(|at| at <= now) {
+            return Err(self.fail(ConnError::Lapsed));
         }
+        if self.wants_carrier() {
+            return Ok(());
+        }
+        match self.liveness.tick(now) {
+            Pulse::Quiet => {}
+            Pulse::Ping(bytes) => self.sched.ping(bytes),
+            Pulse::Dead if self.settings.resume_window.is_zero() => {
+                return Err(self.fail(ConnError::Dead));
+            }
+            Pulse::Dead => self.suspend(now),
+        }
+        Ok(())
+    }
+
+    fn saw(&mut self, now: Moment) {
+        self.latest = self.latest.max(now);
     }
 
     /// When [`Conn::handle_timeout`] wants to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Moment {
-        let mut due = self.liveness.due();
+        let lapses = self.carriage.lapses();
+        let mut due = match lapses {
+            Some(lapses) if self.wants_carrier() => lapses,
+            Some(lapses) => lapses.min(self.liveness.due()),
+            None => self.liveness.due(),
+        };
         if self.side == Side::Agent {
             due = due.min(self.lateness.due());
         }
@@ -221,6 +271,12 @@ impl Conn {
         }
     }
 
+    /// Why the tunnel is over; `None` while it is not.
+    #[must_use]
+    pub fn failure(&self) -> Option<&ConnError> {
+        self.failed.as_ref()
+    }
+
     fn alive(&self) -> Result<(), ConnError> {
         self.failed.clone().map_or(Ok(()), Err)
     }
@@ -233,6 +289,7 @@ impl Conn {
                 deadline: Duration::ZERO,
             });
         }
+        self.carriage = Carriage::Up;
         self.failed = Some(error.clone());
         for key in self.store.keys() {
             self.end_lost(key);
@@ -241,10 +298,10 @@ impl Conn {
     }
 
     fn end_lost(&mut self, key: StreamKey) {
-        let Some(stream) = self.store.find(key) else {
-            return;
-        };
-        if stream.ended.is_none() {
+        self.note_fate(key);
+        if let Some(stream) = self.store.find(key)
+            && stream.ended.is_none()
+        {
             let ended = if stream.phase == Phase::Queued {
                 Ended::NotOpened
             } else {
@@ -260,7 +317,8 @@ impl Conn {
     pub fn drain(&mut self, reason: GoAwayReason, deadline: Duration) {
         if self.going_away.is_none() {
             let last = self.last_accepted();
-            self.going_away = Some((reason, last));
+            let at = self.latest + deadline;
+            self.going_away = Some(Leaving { reason, last, at });
             self.sched.goaway(Frame::GoAway {
                 last,
                 reason,
@@ -273,7 +331,7 @@ impl Conn {
     fn forget_handle(&mut self, key: StreamKey) {
         if let Some(stream) = self.store.find(key) {
             stream.released = true;
-            if stream.is_over() {
+            if stream.is_done() {
                 self.remove(key);
             }
         }
@@ -288,6 +346,12 @@ impl Conn {
     /// True if `poll_transmit` would emit something.
     #[must_use]
     pub fn wants_transmit(&self) -> bool {
+        if self.wants_carrier() {
+            return false;
+        }
+        if self.is_suspended() {
+            return self.sched.has_preamble();
+        }
         !self.sched.is_empty()
     }
 
@@ -314,16 +378,17 @@ impl Conn {
         counts
     }
 
-    /// Streams that have not ended.
+    /// Streams that have not ended, and at the agent those whose terminal is not acknowledged: as
+    /// long as there is one, closing the carrier may lose something.
     #[must_use]
     pub fn live_streams(&self) -> usize {
-        self.store.iter().filter(|s| !s.is_over()).count()
+        self.store.iter().filter(|s| s.speaks()).count()
     }
 
     /// What was opened after GOAWAY was said is refused, so a later GOAWAY must not count it.
     fn last_accepted(&self) -> StreamId {
         self.going_away
-            .map_or(StreamId(self.highest_open), |(_, last)| last)
+            .map_or(StreamId(self.highest_open), |leaving| leaving.last)
     }
 
     /// True once no stream may be opened. A gateway that drains only tells its agents to dial
@@ -364,13 +429,16 @@ impl Conn {
         debug_assert!(stream.ended.is_none());
         stream.ended = Some(ended);
         stream.phase = Phase::Ended;
-        stream.out.forget();
+        stream.kept = self.side == Side::Agent && ended.is_told();
+        if !stream.kept || self.settings.resume_window.is_zero() {
+            stream.out.forget();
+        }
         stream.pending = stream::Pending::default();
-        let (id, released) = (stream.id, stream.released);
+        let (id, done) = (stream.id.filter(|_| !stream.kept), stream.is_done());
         if let Some(id) = id {
             self.store.unbind(id);
         }
-        if released {
+        if done {
             self.remove(key);
         } else {
             self.wake(key, Wake::ALL);
@@ -421,7 +489,7 @@ impl Conn {
     }
 
     fn told_or_later(&mut self, now: Moment, key: StreamKey) {
-        self.latest = now;
+        self.saw(now);
         self.tell(now, key, Due::Half);
         let delay = self.settings.credit_delay;
         if let Some(stream) = self.store.find(key)

@@ -1,10 +1,12 @@
 //! Frames in. Sizes and rights are checked before state is touched; an `Err` is a breach by the
 //! peer and ends the tunnel, never a neighbour.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 
 use crate::time::Moment;
-use crate::wire::{Begin, FinalCause, Frame, Open, RefusedReason, ResetCode, StreamId};
+use crate::wire::{AppKind, Begin, FinalCause, Frame, Open, RefusedReason, ResetCode, StreamId};
 
 use super::event::{Counted, Ended, Event, Wake};
 use super::flow::{RecvHalf, Taken};
@@ -20,6 +22,12 @@ const MAX_REFUSALS: usize = 1024;
 
 impl Conn {
     pub(super) fn receive(&mut self, now: Moment, frame: Frame) -> Result<(), Breach> {
+        if self.is_suspended() {
+            return match frame {
+                Frame::Resume(part) => self.on_statement(part),
+                _ => Err("frame before the offsets were stated"),
+            };
+        }
         match frame {
             Frame::Ping(bytes) => self.sched.pong(bytes),
             Frame::Pong(bytes) => {
@@ -27,6 +35,7 @@ impl Conn {
                 if self.lateness.answered(bytes) {
                     self.wake_everyone();
                 }
+                self.heard_reports(bytes);
             }
             Frame::Data { stream, bytes, fin } => self.on_data(stream, bytes, fin)?,
             Frame::Credit {
@@ -66,7 +75,10 @@ impl Conn {
                 stream,
                 reason,
                 errno,
-            } => self.on_refused(stream, reason, errno),
+            } => {
+                self.owe_done(stream)?;
+                self.on_refused(stream, reason, errno)
+            }
             Frame::Count {
                 stream,
                 written,
@@ -77,7 +89,11 @@ impl Conn {
                 written,
                 read,
                 cause,
-            } => self.on_final(stream, written, read, cause),
+            } => {
+                self.owe_done(stream)?;
+                self.on_final(stream, written, read, cause)
+            }
+            Frame::Report(entries) => self.on_report(entries),
             _ => Err("frame not allowed from an agent"),
         }
     }
@@ -87,13 +103,19 @@ impl Conn {
             Frame::Open(id, open) => self.on_open(now, id, open),
             Frame::Begin(id, begin) => self.on_begin(now, id, begin),
             Frame::Fence { stream, linger } => self.on_fence(stream, linger),
-            Frame::Done(_) => Ok(()),
+            Frame::Done(ids) => self.on_done(&ids),
             _ => Err("frame not allowed from a gateway"),
         }
     }
 
     /// The stream a frame is for; `None` if it has ended (late frames are ignored).
     fn addressed(&self, id: StreamId) -> Result<Option<StreamKey>, Breach> {
+        let bound = self.bound(id)?;
+        Ok(bound.filter(|key| self.store.get(*key).is_some_and(|s| s.ended.is_none())))
+    }
+
+    /// As [`Conn::addressed`], but also one whose terminal is not acknowledged.
+    fn bound(&self, id: StreamId) -> Result<Option<StreamKey>, Breach> {
         if id == StreamId::TUNNEL || id.0.is_multiple_of(2) || id.0 > self.highest_open {
             return Err("frame for a stream that was never opened");
         }
@@ -117,13 +139,14 @@ impl Conn {
     }
 
     fn on_credit(&mut self, id: StreamId, limit: u64, consumed: u64) -> Result<(), Breach> {
-        let Some(key) = self.addressed(id)? else {
+        let Some(key) = self.bound(id)? else {
             return Ok(());
         };
+        let side = self.side;
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
-        if stream.counted.is_some_and(|c| consumed > c.written) {
+        if side == Side::Gateway && stream.counted.is_some_and(|c| consumed > c.written) {
             return Err("consumed more than it counted");
         }
         let advanced = stream
@@ -144,13 +167,19 @@ impl Conn {
         if self.side == Side::Agent && self.is_unseen(id) {
             return self.end_unseen(id);
         }
-        let Some(key) = self.addressed(id)? else {
+        let Some(key) = self.bound(id)? else {
             return Ok(());
         };
         let side = self.side;
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
+        if stream.ended.is_some() {
+            // Its bytes are not wanted any more; a terminal that waits behind them goes at once.
+            stream.out.forget();
+            self.owe(key);
+            return Ok(());
+        }
         if side == Side::Gateway {
             // The agent follows with FINAL, which is what counts.
             stream.out.forget();
@@ -206,6 +235,9 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
+        if std::mem::take(&mut stream.repeats.opened) {
+            return Ok(());
+        }
         if stream.phase != Phase::Opening {
             return Err("opened twice");
         }
@@ -246,10 +278,14 @@ impl Conn {
         if stream.reset {
             return Ok(());
         }
+        let known = Some(Counted { written, read }) == stream.counted;
+        if known && std::mem::take(&mut stream.repeats.count) {
+            return Ok(());
+        }
         if stream.fenced.is_none() || stream.counted.is_some() {
             return Err("count that was not asked for");
         }
-        if written > stream.out.emitted() || written < stream.out.consumed() {
+        if !stream.out.may_stand_at(written) {
             return Err("count contradicts what was sent or consumed");
         }
         stream.counted = Some(Counted { written, read });
@@ -270,7 +306,7 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
-        if written > stream.out.emitted() || written < stream.out.consumed() {
+        if !stream.out.may_stand_at(written) {
             return Err("final contradicts what was sent or consumed");
         }
         if stream.counted.is_some_and(|c| c.written != written) {
@@ -296,13 +332,46 @@ impl Conn {
 
     /// RESET or FENCE for an id whose OPEN never came: it counts as seen and ended with nothing.
     fn end_unseen(&mut self, id: StreamId) -> Result<(), Breach> {
+        self.check_opens()?;
         self.highest_open = id.0;
-        self.sched.orphan(Frame::Final {
-            stream: id,
-            written: 0,
-            read: 0,
-            cause: FinalCause::Reset,
-        })
+        let cause = FinalCause::Reset;
+        let open = Open {
+            app: String::new(),
+            kind: AppKind::Tcp,
+            remaining: Duration::ZERO,
+            credit: 0,
+            client: None,
+        };
+        let key = self.store.insert(|key| {
+            let inn = RecvHalf::new(0, Moment::ZERO);
+            let mut stream = Stream::new(key, open, Moment::ZERO, Phase::Ended, inn);
+            stream.id = Some(id);
+            stream.ended = Some(Ended::Final {
+                written: 0,
+                read: 0,
+                cause,
+            });
+            stream.pending.conclude = Some(cause);
+            stream.kept = true;
+            stream.released = true;
+            stream
+        });
+        self.store.bind(id, key);
+        self.owe(key);
+        Ok(())
+    }
+
+    /// No honest gateway has so many streams under way, unacknowledged terminals included.
+    fn check_opens(&self) -> Result<(), Breach> {
+        if self.store.live() >= self.most_bound() {
+            return Err("opened far more streams than it may");
+        }
+        Ok(())
+    }
+
+    /// Streams that may have a wire id at once.
+    pub(super) fn most_bound(&self) -> usize {
+        self.settings.max_streams as usize + MAX_REFUSALS
     }
 
     fn on_open(&mut self, now: Moment, id: StreamId, open: Open) -> Result<(), Breach> {
@@ -312,14 +381,11 @@ impl Conn {
         if id.0 <= self.highest_open {
             return Ok(());
         }
+        self.check_opens()?;
         self.highest_open = id.0;
         let window = self.settings.initial_window;
         let (credit, deadline) = (u64::from(open.credit), now + open.remaining);
-        let live = self.store.live();
-        if live >= self.settings.max_streams as usize + MAX_REFUSALS {
-            return Err("opened far more streams than it may");
-        }
-        let full = live >= self.settings.max_streams as usize;
+        let full = self.store.live() >= self.settings.max_streams as usize;
         let key = self.store.insert(|key| {
             let mut stream = Stream::new(
                 key,
@@ -356,9 +422,6 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
-        if stream.inn.fin() {
-            return Err("begin after fin");
-        }
         stream.inn.push_begin(begin, now + begin.remaining)?;
         self.wake(key, Wake::READ);
         Ok(())
@@ -374,6 +437,9 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return Ok(());
         };
+        if std::mem::take(&mut stream.repeats.fence) {
+            return Ok(());
+        }
         if stream.fenced.is_some() {
             return Err("fenced twice");
         }

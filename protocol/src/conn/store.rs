@@ -35,7 +35,7 @@ impl Store {
         self.slots.len()
     }
 
-    /// Streams with a wire id, that is, opened and not ended.
+    /// Streams with a wire id, that is, opened and not ended, or ended and not acknowledged.
     pub(super) fn live(&self) -> usize {
         self.by_id.len()
     }
@@ -80,6 +80,11 @@ impl Store {
                 self.by_id.remove(&id);
             }
         }
+    }
+
+    /// Streams with a wire id, by id.
+    pub(super) fn bound(&self) -> Vec<(StreamId, StreamKey)> {
+        self.by_id.iter().map(|(id, key)| (*id, *key)).collect()
     }
 
     /// Keys in slab order; the order depends only on the history of calls.

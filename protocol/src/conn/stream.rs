@@ -39,6 +39,14 @@ pub(super) struct Pending {
     pub(super) conclude: Option<FinalCause>,
 }
 
+/// Frames that are a breach when they come twice, except once after each resume.
+#[derive(Debug, Default)]
+pub(super) struct Repeats {
+    pub(super) opened: bool,
+    pub(super) count: bool,
+    pub(super) fence: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) key: StreamKey,
@@ -59,6 +67,8 @@ pub(super) struct Stream {
     pub(super) fenced: Option<bool>,
     /// A RESET was sent (gateway) or received (agent).
     pub(super) reset: bool,
+    /// What the RESET says when it is sent again.
+    pub(super) reset_code: ResetCode,
     /// OPENED was said (agent) or heard (gateway).
     pub(super) was_opened: bool,
     /// The RESET only gave back a connection without an exchange.
@@ -68,8 +78,14 @@ pub(super) struct Stream {
     pub(super) untold_begin: bool,
     /// Nothing of the exchange was written yet (of a stream without exchanges: nothing at all).
     pub(super) untouched: bool,
+    /// What the COUNT said; one that is sent again says the same.
     pub(super) counted: Option<Counted>,
     pub(super) ended: Option<Ended>,
+    /// Agent: the terminal was emitted and not acknowledged; it is told again after a resume, with
+    /// the bytes before it.
+    pub(super) kept: bool,
+    /// What the peer may say a second time after a resume.
+    pub(super) repeats: Repeats,
     /// The user dropped its handle; the slot goes when the stream has ended.
     pub(super) released: bool,
     pub(super) news: Wake,
@@ -97,12 +113,15 @@ impl Stream {
             in_untold: false,
             fenced: None,
             reset: false,
+            reset_code: ResetCode::Internal,
             was_opened: false,
             was_idle: false,
             untold_begin: false,
             untouched: true,
             counted: None,
             ended: None,
+            kept: false,
+            repeats: Repeats::default(),
             released: false,
             news: Wake::NONE,
         }
@@ -116,8 +135,17 @@ impl Stream {
             || self.inn.received() > 0
     }
 
-    /// Both directions are done with; only the terminal is missing.
     pub(super) fn is_over(&self) -> bool {
         self.phase == Phase::Ended
+    }
+
+    /// Nobody looks at it any more: its slot may go.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_over() && self.released && !self.kept
+    }
+
+    /// May still emit frames.
+    pub(super) fn speaks(&self) -> bool {
+        self.ended.is_none() || self.kept
     }
 }

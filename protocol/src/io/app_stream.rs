@@ -12,6 +12,7 @@ use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
 use crate::conn::{Front, StreamKey};
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{Begin, FinalCause, Open, RefusedReason};
 
@@ -147,6 +148,9 @@ impl AppStream {
                 return Poll::Pending;
             }
         };
+        if Bug::AgentRepeats.bites() {
+            drop(Pin::new(&mut *socket).poll_write(cx, &bytes));
+        }
         let written = match Pin::new(socket).poll_write(cx, &bytes) {
             Poll::Ready(written) => written,
             Poll::Pending => {

@@ -3,6 +3,11 @@
 //! Reading never waits for writing: both are polled in every turn. One writer, vectored, whole
 //! frames only. At most [`BULK_QUEUED`] bytes wait for the carrier, so that a small request never
 //! stands behind a download. When the task ends, every stream has its end.
+//!
+//! The task outlives its carriers. Between two of them it only waits: for the next one, for its
+//! timer, for its owner. What an old carrier had read and not handed over, and what it had not
+//! written, dies with it before the core may state an offset on the next one; the core keeps what
+//! the peer has not consumed.
 
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -11,13 +16,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::conn::{Conn, ConnError, Outbox};
 use crate::time::Moment;
 
-use super::shared::{CloseReason, Shared, State};
+use super::carrier::Carrier;
+use super::shared::{CloseReason, Next, Shared, State};
 
 /// Frames waiting for the carrier; more would put control behind bulk (measured: 64 KiB costs 5 ms
 /// less at the median than 128 KiB on a 200 Mbit/s, 20 ms path).
@@ -27,9 +33,10 @@ const READ_CHUNK: usize = 64 * 1024;
 const TURNS: usize = 32;
 const SLICES: usize = 32;
 
-pub(super) struct Driver<C> {
+pub(super) struct Driver {
     shared: Arc<Shared>,
-    carrier: C,
+    /// None while the tunnel is suspended.
+    carrier: Option<Carrier>,
     inbox: BytesMut,
     outbox: Outbox,
     timer: Pin<Box<Sleep>>,
@@ -42,13 +49,13 @@ struct Turn {
     progress: bool,
 }
 
-impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
-    pub(super) fn new(shared: Arc<Shared>, carrier: C, inbox: BytesMut) -> Self {
+impl Driver {
+    pub(super) fn new(shared: Arc<Shared>, carrier: Carrier, inbox: BytesMut) -> Self {
         let timer_at = shared.look(Conn::poll_timeout);
         let timer = Box::pin(sleep_until(shared.clock.instant(timer_at)));
         Self {
             shared,
-            carrier,
+            carrier: Some(carrier),
             inbox,
             outbox: Outbox::default(),
             timer,
@@ -81,6 +88,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     }
 
     fn turn(&mut self, cx: &mut Context<'_>) -> Result<Turn, CloseReason> {
+        self.change_carrier()?;
         let read = self.poll_read(cx)?;
         self.poll_timer(cx)?;
         self.fill_outbox();
@@ -91,30 +99,87 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         })
     }
 
+    // ---- carriers --------------------------------------------------------------------------
+
+    /// Goes over to the carrier that was handed in, or drops the one that its owner gave up.
+    fn change_carrier(&mut self) -> Result<(), CloseReason> {
+        let next = {
+            let mut state = self.shared.lock();
+            let given_up = self.carrier.is_some() && state.conn.wants_carrier();
+            if state.next.is_none() && !given_up {
+                return Ok(());
+            }
+            state.next.take()
+        };
+        self.drop_carrier();
+        let Some(Next { carrier, leftover }) = next else {
+            return Ok(());
+        };
+        self.carrier = Some(carrier);
+        self.inbox = leftover;
+        let now = self.shared.now();
+        self.shared.act(|conn| conn.resume(now));
+        self.take_inbox()
+    }
+
+    fn drop_carrier(&mut self) {
+        self.carrier = None;
+        self.inbox.clear();
+        self.outbox = Outbox::default();
+        self.unflushed = false;
+    }
+
+    /// The carrier is of no more use. The tunnel waits for the next one, or ends with it: if it has
+    /// no resume window, or its owner wants to end anyway, or nothing is left that could go on.
+    fn lose_carrier(&mut self, reason: CloseReason) -> Result<(), CloseReason> {
+        let now = self.shared.now();
+        let ends = {
+            let state = self.shared.lock();
+            match (state.closing, state.conn.is_done()) {
+                (true, _) => Some(CloseReason::Closed),
+                (false, true) => Some(CloseReason::Drained),
+                (false, false) => None,
+            }
+        };
+        if let Some(ends) = ends {
+            return Err(ends);
+        }
+        self.shared.act(|conn| conn.suspend(now));
+        if self.shared.look(|conn| conn.failure().is_some()) {
+            return Err(reason);
+        }
+        self.drop_carrier();
+        Ok(())
+    }
+
+    // ---- bytes and time --------------------------------------------------------------------
+
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        let Some(carrier) = &mut self.carrier else {
+            return Ok(false);
+        };
         self.inbox.reserve(READ_CHUNK);
-        let read = pin!(self.carrier.read_buf(&mut self.inbox)).poll(cx);
-        match read {
-            Poll::Pending => Ok(false),
-            Poll::Ready(Ok(0)) => Err(self.ended_by_peer()),
-            Poll::Ready(Err(error)) => Err(CloseReason::Carrier(error.to_string())),
-            Poll::Ready(Ok(_)) => self.take_inbox().map(|()| true),
-        }
+        let read = pin!(carrier.read_buf(&mut self.inbox)).poll(cx);
+        let lost = match read {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(0)) => CloseReason::Carrier("ended by the peer".into()),
+            Poll::Ready(Err(error)) => CloseReason::Carrier(error.to_string()),
+            Poll::Ready(Ok(_)) => return self.take_inbox().map(|()| true),
+        };
+        self.lose_carrier(lost).map(|()| true)
     }
 
-    fn ended_by_peer(&self) -> CloseReason {
-        let going = |conn: &Conn| conn.is_going_away() && conn.live_streams() == 0;
-        if self.shared.look(going) {
-            return CloseReason::Drained;
-        }
-        CloseReason::Carrier("ended by the peer".into())
-    }
-
+    /// Gives the core what was read. A tunnel that was suspended in the meantime takes nothing more
+    /// from this carrier: its offsets may have been stated already.
     fn take_inbox(&mut self) -> Result<(), CloseReason> {
         let before = self.inbox.len();
         let inbox = &mut self.inbox;
         let now = self.shared.now();
         Self::step(&self.shared, |state| {
+            if state.conn.wants_carrier() {
+                inbox.clear();
+                return Ok(());
+            }
             let result = state.conn.handle_bytes(now, inbox);
             state.bytes_in += (before - inbox.len()) as u64;
             result
@@ -129,6 +194,10 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = self.shared.now();
             Self::step(&self.shared, |state| state.conn.handle_timeout(now))?;
+            if self.carrier.is_some() && self.shared.look(Conn::wants_carrier) {
+                tracing::debug!("the peer of a carrier fell silent");
+                self.drop_carrier();
+            }
             let next = self.shared.look(Conn::poll_timeout);
             self.arm(next);
         }
@@ -180,51 +249,49 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
     fn over(&self, wrote: bool) -> Result<(), CloseReason> {
         let state = self.shared.lock();
         let sent = self.outbox.is_empty() && !self.unflushed && !state.conn.wants_transmit();
-        if state.closing && (sent || !wrote) {
+        let nobody = self.carrier.is_none();
+        if state.closing && (sent || !wrote || nobody) {
             return Err(CloseReason::Closed);
         }
-        if sent && state.is_drained() {
+        if (sent || nobody) && state.is_drained() {
             return Err(CloseReason::Drained);
         }
         Ok(())
     }
 
     fn poll_write(&mut self, cx: &mut Context<'_>) -> Result<bool, CloseReason> {
+        match self.write_out(cx) {
+            Ok(wrote) => Ok(wrote),
+            // A turn more: the one who waits looks at the timer and at its owner's wish.
+            Err(error) => self
+                .lose_carrier(CloseReason::Carrier(error.to_string()))
+                .map(|()| true),
+        }
+    }
+
+    fn write_out(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
+        let Some(carrier) = &mut self.carrier else {
+            return Ok(false);
+        };
         let mut wrote = false;
         while !self.outbox.is_empty() {
-            match self.write_some(cx) {
-                Poll::Ready(Ok(0)) => return Err(CloseReason::Carrier("accepts no bytes".into())),
-                Poll::Ready(Ok(count)) => {
+            match write_some(carrier, &self.outbox, cx)? {
+                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(count) => {
                     self.outbox.advance(count);
                     self.unflushed = true;
                     wrote = true;
                 }
-                Poll::Ready(Err(error)) => return Err(CloseReason::Carrier(error.to_string())),
                 Poll::Pending => break,
             }
         }
         if self.unflushed && self.outbox.is_empty() {
-            match Pin::new(&mut self.carrier).poll_flush(cx) {
-                Poll::Ready(Ok(())) => self.unflushed = false,
-                Poll::Ready(Err(error)) => return Err(CloseReason::Carrier(error.to_string())),
+            match Pin::new(carrier).poll_flush(cx)? {
+                Poll::Ready(()) => self.unflushed = false,
                 Poll::Pending => {}
             }
         }
         Ok(wrote)
-    }
-
-    fn write_some(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        if !self.carrier.is_write_vectored() {
-            let front = self.outbox.front().map_or(&[][..], |b| &b[..]);
-            return Pin::new(&mut self.carrier).poll_write(cx, front);
-        }
-        let mut slices = [IoSlice::new(&[]); SLICES];
-        let mut count = 0;
-        for (slot, segment) in slices.iter_mut().zip(self.outbox.segments()) {
-            *slot = IoSlice::new(segment);
-            count += 1;
-        }
-        Pin::new(&mut self.carrier).poll_write_vectored(cx, &slices[..count])
     }
 
     /// Says goodbye if the carrier takes it at once; never waits for a peer that does not read.
@@ -236,15 +303,41 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Driver<C> {
             conn.poll_transmit(outbox, BULK_QUEUED);
         });
         poll_fn(|cx| {
-            let _ = self.poll_write(cx);
-            let _ = Pin::new(&mut self.carrier).poll_shutdown(cx);
+            // Whoever is gone does not take the goodbye.
+            drop(self.write_out(cx));
+            if let Some(carrier) = &mut self.carrier {
+                let _ = Pin::new(carrier).poll_shutdown(cx);
+            }
             Poll::Ready(())
         })
         .await;
     }
 }
 
-impl<C> Drop for Driver<C> {
+fn write_some(
+    carrier: &mut Carrier,
+    outbox: &Outbox,
+    cx: &mut Context<'_>,
+) -> io::Result<Poll<usize>> {
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let mut count = 0;
+    for (slot, segment) in slices.iter_mut().zip(outbox.segments()) {
+        *slot = IoSlice::new(segment);
+        count += 1;
+    }
+    let written = if carrier.is_write_vectored() {
+        Pin::new(carrier).poll_write_vectored(cx, &slices[..count])
+    } else {
+        Pin::new(carrier).poll_write(cx, &slices[0])
+    };
+    match written {
+        Poll::Ready(Ok(count)) => Ok(Poll::Ready(count)),
+        Poll::Ready(Err(error)) => Err(error),
+        Poll::Pending => Ok(Poll::Pending),
+    }
+}
+
+impl Drop for Driver {
     /// A driver that is dropped before its end (its task was cancelled) loses the tunnel; nobody
     /// may wait for it for ever.
     fn drop(&mut self) {
@@ -254,7 +347,14 @@ impl<C> Drop for Driver<C> {
 
 impl State {
     fn is_drained(&self) -> bool {
-        self.drained && self.conn.is_going_away() && self.conn.live_streams() == 0
+        self.drained && self.conn.is_done()
+    }
+}
+
+impl Conn {
+    /// One side goes away and nothing runs any more.
+    fn is_done(&self) -> bool {
+        self.is_going_away() && self.live_streams() == 0
     }
 }
 
@@ -262,6 +362,7 @@ impl From<ConnError> for CloseReason {
     fn from(error: ConnError) -> Self {
         match error {
             ConnError::Dead => Self::Silent,
+            ConnError::Lapsed => Self::Lapsed,
             ConnError::Closed => Self::Closed,
             ConnError::Wire(_) | ConnError::Breach(_) => Self::Breach(error.to_string()),
         }

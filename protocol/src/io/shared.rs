@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::BytesMut;
 use tokio::sync::watch;
 
 use crate::conn::{Conn, Event, StreamKey, Wake};
 use crate::time::Moment;
 use crate::wire::{AppOffer, GoAwayReason, ReportEntry};
 
+use super::carrier::Carrier;
 use super::clock::Clock;
 
 /// Tunnel-level news for the tunnel's owner.
@@ -57,6 +59,9 @@ pub enum CloseReason {
     /// Both sides finished in order after a GOAWAY.
     #[error("drained")]
     Drained,
+    /// The carrier was lost and no other came in time.
+    #[error("no new carrier came within the resume window")]
+    Lapsed,
 }
 
 #[derive(Debug, Default)]
@@ -75,8 +80,16 @@ pub(super) enum Slot {
     Control,
 }
 
+/// The carrier to go on with.
+pub(super) struct Next {
+    pub(super) carrier: Carrier,
+    /// What was read beyond its handshake.
+    pub(super) leftover: BytesMut,
+}
+
 pub(super) struct State {
     pub(super) conn: Conn,
+    pub(super) next: Option<Next>,
     waiters: Vec<Waiters>,
     driver: Option<Waker>,
     incoming: VecDeque<StreamKey>,
@@ -102,6 +115,7 @@ impl Shared {
         Arc::new(Self {
             state: Mutex::new(State {
                 conn,
+                next: None,
                 waiters: Vec::new(),
                 driver: None,
                 incoming: VecDeque::new(),
@@ -154,6 +168,7 @@ impl Shared {
             return;
         }
         state.conn.lose();
+        state.next = None;
         state.collect(&mut wakers);
         wakers.extend(state.incoming_waiter.take());
         wakers.extend(state.notice_waiter.take());
@@ -234,10 +249,26 @@ impl State {
         }
     }
 
-    /// Only the latest app list matters, so the queue stays short whatever the peer sends.
-    fn notice(&mut self, notice: Notice, wakers: &mut Vec<Waker>) {
+    /// Only the latest of a kind matters, apart from numbers and terminals, which add up; so the queue
+    /// stays short whatever the peer sends.
+    fn notice(&mut self, mut notice: Notice, wakers: &mut Vec<Waker>) {
         let same = std::mem::discriminant(&notice);
-        self.notices.retain(|n| std::mem::discriminant(n) != same);
+        let is_same = |n: &Notice| std::mem::discriminant(n) == same;
+        if let Some(at) = self.notices.iter().position(is_same)
+            && let Some(old) = self.notices.remove(at)
+        {
+            match (&mut notice, old) {
+                (Notice::Resumed { resent }, Notice::Resumed { resent: before }) => {
+                    *resent = resent.saturating_add(before);
+                }
+                (Notice::Report(entries), Notice::Report(mut all)) => {
+                    // The core bounds what one tunnel may report in its life.
+                    all.append(entries);
+                    *entries = all;
+                }
+                (_, _) => {}
+            }
+        }
         self.notices.push_back(notice);
         wakers.extend(self.notice_waiter.take());
     }

@@ -44,7 +44,8 @@ impl StreamControl {
 
     /// Marks where an exchange begins; answers its start offset.
     pub fn begin(&self, begin: Begin) -> u64 {
-        self.shared.act(|conn| conn.begin(self.key, begin))
+        let now = self.shared.now();
+        self.shared.act(|conn| conn.begin(now, self.key, begin))
     }
 
     /// Forgets what was not emitted, asks the agent to write nothing more and to count.
@@ -121,6 +122,7 @@ const GONE: View = View {
     ended: Some(Ended::Lost),
     counted: None,
     closing: true,
+    suspended: false,
 };
 
 impl TunnelStream {

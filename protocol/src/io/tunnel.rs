@@ -5,17 +5,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::BytesMut;
-use tokio::io::{AsyncRead, AsyncWrite};
-
 use crate::conn::{Conn, Fate, OpenError, Settings, Side, StreamCounts};
 use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits, ReportEntry};
+use bytes::BytesMut;
 
 use super::app_stream::AppStream;
 use super::carrier::Carrier;
 use super::clock::Clock;
 use super::driver::Driver;
-use super::shared::{CloseReason, Notice, Shared};
+use super::shared::{CloseReason, Next, Notice, Shared};
 use super::stream::TunnelStream;
 
 /// A handle; clones mean the same tunnel. The driver future must be run by the caller.
@@ -48,20 +46,17 @@ impl Tunnel {
     ///
     /// The returned future moves the bytes; it ends with the tunnel. Dropping it loses the tunnel
     /// and its streams without a word to the peer.
-    pub fn new<C>(
+    pub fn new(
         side: Side,
         settings: Settings,
         peer: PeerLimits,
-        carrier: C,
+        carrier: impl Into<Carrier>,
         leftover: BytesMut,
         clock: Clock,
-    ) -> (Self, impl Future<Output = CloseReason> + Send)
-    where
-        C: AsyncRead + AsyncWrite + Unpin + Send,
-    {
+    ) -> (Self, impl Future<Output = CloseReason> + Send) {
         let conn = Conn::new(side, settings, peer, clock.now());
         let shared = Shared::new(conn, clock);
-        let driver = Driver::new(Arc::clone(&shared), carrier, leftover);
+        let driver = Driver::new(Arc::clone(&shared), carrier.into(), leftover);
         (Self { shared }, driver.run())
     }
 
@@ -116,17 +111,40 @@ impl Tunnel {
     /// unread bytes are dropped. The tunnel waits for [`Tunnel::resume`].
     pub fn suspend(&self) {
         let now = self.shared.now();
+        // One that was handed in and not begun is older than the one that is about to come.
+        let waiting = self.shared.lock().next.take();
+        drop(waiting);
         self.shared.act(|conn| conn.suspend(now));
     }
 
     /// Goes on over `carrier`, whose handshake is done; `leftover` is what was read beyond it.
-    /// An old carrier that still stands is suspended first.
-    pub fn resume(&self, carrier: Carrier, leftover: BytesMut) {
-        // Without a resume window nobody comes here.
-        drop((carrier, leftover));
+    /// An old carrier that still stands is suspended first. A tunnel that is over drops the carrier.
+    ///
+    /// The carrier is one value with all that its layers have read, decrypted or taken apart already
+    /// (TLS session, WebSocket messages), so nothing is lost whoever polls it next. The driver may
+    /// live on another worker than the one that accepted it: the socket stays registered with the
+    /// reactor of that worker, whose readiness wakes the driver's task across threads. That is right
+    /// as long as the accepting worker lives, and workers end together; it costs a wake-up between
+    /// threads where a socket of its own worker costs none, until the tunnel is replaced.
+    pub fn resume(&self, carrier: impl Into<Carrier>, leftover: BytesMut) {
+        let next = Next {
+            carrier: carrier.into(),
+            leftover,
+        };
+        let earlier = {
+            let mut state = self.shared.lock();
+            if state.over {
+                Some(next)
+            } else {
+                state.next.replace(next)
+            }
+        };
+        // Closing a connection is no work for under the lock.
+        drop(earlier);
+        self.shared.act(|_| ());
     }
 
-    /// True while the tunnel has no carrier.
+    /// True from the cut of the carrier until both sides have stated their offsets over the next.
     #[must_use]
     pub fn is_suspended(&self) -> bool {
         self.shared.look(Conn::is_suspended)

@@ -3,6 +3,7 @@
 //! Each module is one kind of promise. A test knows the product only by its interfaces; what an app
 //! saw is read from the app double, never from what the gateway says.
 
+mod admission;
 mod bodies;
 mod broken;
 mod bulk;

@@ -2,6 +2,7 @@
 
 use bridgehead_tests::app;
 use bridgehead_tests::client::H1;
+use bridgehead_tests::h2c::H2;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
 
@@ -421,8 +422,8 @@ async fn a_connection_beyond_the_limit_is_told_so_and_the_app_sees_nothing() {
             .after(5)
             .check(&answer);
         let mut outside = world.h2().await;
-        let answer = outside.ask("GET", "/outside", &host, b"").await;
-        assert_eq!(answer.status, 503);
+        let answer = outside.ask(H2::get(&host, "/outside"), b"").await;
+        assert_eq!(answer.expect("an answer").status, 503);
         assert!(!app.text().contains("/outside"));
         // A place that is given back is given again.
         drop(places);

@@ -19,6 +19,7 @@ use tokio::net::TcpStream;
 const PYTHON: &[&str] = &[
     "fastapi",
     "uvicorn",
+    "httptools",
     "websockets",
     "python-multipart",
     "gunicorn",

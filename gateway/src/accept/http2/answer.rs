@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 use crate::accept::Limits;
 use crate::accept::upload::Alarm;
-use crate::h1::fields::{strip_forbidden_trailers, strip_hop_by_hop};
+use crate::h1::fields::{strip_forbidden_trailers, strip_hop_by_hop_leniently};
 use crate::request::front::{Abort, AnswerBody, AnswerHead, ClientAnswer, ClientGone};
 
 /// Most bytes that wait for the client's window.
@@ -342,10 +342,7 @@ fn framed(mut head: AnswerHead, to_head: bool) -> (Response<()>, AnswerBody) {
         head.status = StatusCode::OK;
         head.headers.remove(header::SEC_WEBSOCKET_ACCEPT);
     }
-    if strip_hop_by_hop(&mut head.headers).is_err() {
-        head.headers.remove(header::CONNECTION);
-        head.headers.remove(header::TRANSFER_ENCODING);
-    }
+    strip_hop_by_hop_leniently(&mut head.headers);
     let status = head.status;
     let never_has_body =
         to_head || status == StatusCode::NO_CONTENT || status == StatusCode::NOT_MODIFIED;

@@ -9,6 +9,7 @@ use h2::RecvStream;
 use http::header::{self, HeaderMap};
 
 use super::answer::Out;
+use super::head::padded;
 use crate::accept::Limits;
 use crate::accept::upload::UploadWatch;
 use crate::h1::fields::strip_forbidden_trailers;
@@ -114,6 +115,12 @@ impl ClientBody for Body<'_> {
             Ok(trailers) => {
                 self.ended = true;
                 let mut map = trailers.unwrap_or_default();
+                // RFC 9113 §8.2.1; `h2` does not look.
+                if map.values().any(|value| padded(value.as_bytes())) {
+                    return self.failed(ClientFault::Malformed(
+                        "a trailer begins or ends with a blank",
+                    ));
+                }
                 strip_forbidden_trailers(&mut map);
                 Poll::Ready(Ok(match map.is_empty() {
                     true => BodyPart::End,

@@ -60,7 +60,8 @@ pub(super) fn read(
     })
 }
 
-fn padded(value: &[u8]) -> bool {
+/// Blanks around a value, which HTTP/1 would take for its own.
+pub(super) fn padded(value: &[u8]) -> bool {
     let blank = |b: Option<&u8>| matches!(b, Some(b' ' | b'\t'));
     blank(value.first()) || blank(value.last())
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::io::{StreamControl, StreamEnded, TunnelStream};
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::wire::{Begin, FinalCause};
 use bytes::{Bytes, BytesMut};
 use http::{Method, header};
@@ -70,7 +71,7 @@ impl Http1Exchange {
         let start = stream.control().begin(Begin {
             request,
             remaining,
-            expect_read: Some(view.taken),
+            expect_read: (!Bug::LeftoverKept.bites()).then_some(view.taken),
         });
         let mut bytes = BytesMut::with_capacity(1024);
         write_head(&mut bytes, head);

@@ -26,7 +26,10 @@ async fn a_request_that_comes_while_the_gateway_drains_is_refused() {
     assert_eq!((answer.status, answer.verdict().as_str()), (503, DRAINING));
     assert_eq!(answer.field("retry-after"), Some("5"));
     assert_eq!(answer.field("connection"), Some("close"));
-    assert!(app.is_left_alone(SECOND).await, "the app sees nothing of it");
+    assert!(
+        app.is_left_alone(SECOND).await,
+        "the app sees nothing of it"
+    );
     client.leave();
     drop(app);
     let refused = "refused/not_delivered/SERVICE_UNAVAILABLE";

@@ -15,6 +15,17 @@ pub(super) struct Wire {
     opened: BTreeSet<StreamId>,
     given_up: BTreeSet<StreamId>,
     reset: BTreeSet<StreamId>,
+    last_open: u32,
+    /// Of the carrier that stands: what is said once on each.
+    gateway: Said,
+    agent: Said,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    opened: BTreeSet<StreamId>,
+    given_up: BTreeSet<StreamId>,
+    reset: BTreeSet<StreamId>,
     ended: BTreeSet<StreamId>,
     last_open: u32,
 }
@@ -30,39 +41,52 @@ impl Wire {
     }
 
     fn heed_gateway(&mut self, frame: &Frame) {
+        if matches!(frame, Frame::Resume(_)) {
+            self.gateway = Said::default();
+        }
         let id = frame.stream();
         if id == StreamId::TUNNEL {
             return;
         }
+        let said = &mut self.gateway;
         if let Frame::Open(..) = frame {
-            assert!(id.0 > self.last_open && self.opened.insert(id), "{frame:?}");
-            self.last_open = id.0;
+            let is_new = self.opened.insert(id);
+            assert_eq!(is_new, id.0 > self.last_open, "{frame:?}");
+            assert!(said.opened.insert(id) && id.0 > said.last_open, "{frame:?}");
+            self.last_open = self.last_open.max(id.0);
+            said.last_open = id.0;
         }
         assert!(self.opened.contains(&id), "before its OPEN: {frame:?}");
-        assert!(!self.reset.contains(&id), "after its RESET: {frame:?}");
+        assert!(!said.reset.contains(&id), "after its RESET: {frame:?}");
         match frame {
-            Frame::Data { .. } | Frame::Begin(..) => {
+            Frame::Data { .. } | Frame::Begin(..) | Frame::Open(..) => {
                 assert!(!self.given_up.contains(&id), "after giving up: {frame:?}");
             }
             Frame::Fence { .. } => {
-                assert!(self.given_up.insert(id), "fenced twice");
+                assert!(said.given_up.insert(id), "fenced twice");
+                self.given_up.insert(id);
             }
             Frame::Reset { .. } => {
+                said.reset.insert(id);
                 self.given_up.insert(id);
                 self.reset.insert(id);
             }
-            _ => {}
+            _ => assert!(!self.reset.contains(&id), "after its RESET: {frame:?}"),
         }
     }
 
     fn heed_agent(&mut self, frame: &Frame) {
+        if matches!(frame, Frame::Resume(_)) {
+            self.agent = Said::default();
+        }
         let id = frame.stream();
         if id == StreamId::TUNNEL {
             return;
         }
-        assert!(!self.ended.contains(&id), "after its terminal: {frame:?}");
+        let ended = &mut self.agent.ended;
+        assert!(!ended.contains(&id), "after its terminal: {frame:?}");
         if matches!(frame, Frame::Final { .. } | Frame::Refused { .. }) {
-            self.ended.insert(id);
+            ended.insert(id);
         }
     }
 }

@@ -6,12 +6,14 @@ mod raw;
 pub mod upgrade;
 pub mod ws;
 
+use std::convert::Infallible;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::oneshot;
 
 /// What a carrier is made of; the label of the `carriers` metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,6 +59,20 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 pub struct Carrier {
     io: Box<dyn Duplex>,
     kind: CarrierKind,
+    /// Told by being dropped.
+    end: Option<oneshot::Sender<Infallible>>,
+}
+
+/// Waits for the end of a carrier that somebody else has now.
+#[derive(Debug)]
+pub struct CarrierEnd(oneshot::Receiver<Infallible>);
+
+impl CarrierEnd {
+    /// Ready once the carrier is dropped. Cancel safe.
+    pub async fn ended(&mut self) {
+        // Nothing is ever sent: the error is the news.
+        drop((&mut self.0).await);
+    }
 }
 
 impl Carrier {
@@ -64,13 +80,29 @@ impl Carrier {
         Self {
             io: Box::new(io),
             kind,
+            end: None,
         }
+    }
+
+    /// A look at the end of this carrier, for whoever answers for its connection while a tunnel has
+    /// it. The latest look sees it, an earlier one sees an end at once.
+    pub fn watch(&mut self) -> CarrierEnd {
+        let (end, ended) = oneshot::channel();
+        self.end = Some(end);
+        CarrierEnd(ended)
     }
 
     /// What it is made of.
     #[must_use]
     pub const fn kind(&self) -> CarrierKind {
         self.kind
+    }
+}
+
+/// In one process, for tests and for whoever brings both ends.
+impl From<DuplexStream> for Carrier {
+    fn from(pipe: DuplexStream) -> Self {
+        Self::tcp(pipe)
     }
 }
 

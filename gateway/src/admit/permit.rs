@@ -1,0 +1,183 @@
+//! The proof of admission. It travels inside the exchange, and whatever it holds is given back by
+//! its drop: a place in flight or in the line, one for a long-lived exchange, a slot for a large
+//! body, the right to probe.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bridgehead_protocol::time::Moment;
+use bridgehead_protocol::verdict::{Code, Reason};
+
+use super::gate::{Gate, wake};
+use super::net::Client;
+use super::queue::{Joined, Turn};
+use super::rate::Standing;
+use crate::config::Admission;
+
+/// How an exchange ended, as far as limits learn from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The app's answer went out, with this status.
+    Answered(u16),
+    /// The gateway answered in the app's place, or cut the answer, after it had handed the request
+    /// over or a window ran out.
+    Failed(Code, Reason),
+}
+
+impl Ending {
+    pub(super) fn is_timeout(self) -> bool {
+        match self {
+            Self::Failed(code, _) => code == Code::BhAppTimeout,
+            Self::Answered(_) => false,
+        }
+    }
+}
+
+/// What a permit holds beside its place.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) probe: bool,
+    pub(super) large_body: bool,
+    /// Reserved for an upgrade that the app has not agreed to yet.
+    pub(super) long_lived: bool,
+}
+
+/// Where the exchange stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Waiting(Turn),
+    InFlight(Turn),
+    /// It waits for its app to come back; it occupies nothing.
+    Held(Turn),
+    LongLived,
+}
+
+/// Proof that an exchange may go on.
+#[derive(Debug)]
+#[must_use = "the exchange is out again when this is dropped"]
+pub struct Permit {
+    gate: Arc<Gate>,
+    taken: Taken,
+    place: Place,
+    client: Client,
+    long_lived_limit: usize,
+    quarantine: Option<Duration>,
+    error_loop: Option<usize>,
+    standing: Option<Standing>,
+}
+
+impl Permit {
+    pub(super) fn new(
+        gate: Arc<Gate>,
+        taken: Taken,
+        place: Place,
+        client: Client,
+        limits: &Admission,
+        standing: Option<Standing>,
+    ) -> Self {
+        Self {
+            gate,
+            taken,
+            place,
+            client,
+            long_lived_limit: limits.long_lived,
+            quarantine: limits.quarantine,
+            error_loop: limits.error_loop,
+            standing,
+        }
+    }
+
+    /// Where the request stands with its rate limits, if any are set.
+    #[must_use]
+    pub fn standing(&self) -> Option<&Standing> {
+        self.standing.as_ref()
+    }
+
+    /// True while it has no place yet.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.place, Place::Waiting(_))
+    }
+
+    /// Ready once the exchange may occupy its app. Cancel safe; the last waker counts.
+    pub fn poll_place(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Place::Waiting(turn) = self.place else {
+            return Poll::Ready(());
+        };
+        let polled = self.gate.lock().line.poll(turn, cx);
+        if polled.is_ready() {
+            self.place = Place::InFlight(turn);
+        }
+        polled
+    }
+
+    /// The exchange waits for its app to come back and gives its place to others.
+    pub fn hold(&mut self) {
+        if let Place::InFlight(turn) = self.place {
+            self.place = Place::Held(turn);
+            let wakers = self.gate.lock().line.release();
+            wake(wakers);
+        }
+    }
+
+    /// The hold is over. It has a place again, or waits where it stood before.
+    pub fn rejoin(&mut self) {
+        if let Place::Held(turn) = self.place {
+            self.place = match self.gate.lock().line.rejoin(turn) {
+                Joined::In => Place::InFlight(turn),
+                Joined::Waits | Joined::Full(_) => Place::Waiting(turn),
+            };
+        }
+    }
+
+    /// The exchange became an upgrade or a stream: it gives its place in flight for a long-lived
+    /// one. If none is left it keeps the place it has, since a begun answer is not broken for this.
+    pub fn become_long_lived(&mut self) -> bool {
+        let Place::InFlight(_) = self.place else {
+            return self.place == Place::LongLived;
+        };
+        let mut inner = self.gate.lock();
+        if !std::mem::take(&mut self.taken.long_lived) {
+            if inner.long_lived >= self.long_lived_limit {
+                return false;
+            }
+            inner.long_lived += 1;
+        }
+        self.place = Place::LongLived;
+        let wakers = inner.line.release();
+        drop(inner);
+        wake(wakers);
+        true
+    }
+
+    /// Tells how the exchange ended. Not told, it says nothing: its client left.
+    pub fn ended(&mut self, now: Moment, ending: Ending) {
+        if self.quarantine.is_none() && self.error_loop.is_none() {
+            return;
+        }
+        let probe = std::mem::take(&mut self.taken.probe);
+        let limits = (self.quarantine, self.error_loop);
+        self.gate
+            .lock()
+            .learn(now, limits, self.client, probe, ending);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut inner = self.gate.lock();
+        inner.give_back(&self.taken);
+        let wakers = match self.place {
+            Place::Waiting(turn) => inner.line.leave(turn),
+            Place::InFlight(_) => inner.line.release(),
+            Place::Held(_) => Vec::new(),
+            Place::LongLived => {
+                inner.long_lived -= 1;
+                Vec::new()
+            }
+        };
+        drop(inner);
+        wake(wakers);
+    }
+}

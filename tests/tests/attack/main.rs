@@ -1,0 +1,17 @@
+//! Attacks on the edge: the smuggling grid, HTTP/2 floods and slow peers, hostile agents and apps.
+//!
+//! Every case goes through the real programs. What an origin cannot be set up for is skipped loudly;
+//! with `CI` set it is a failure.
+
+mod case;
+mod grid;
+mod h1_framing;
+mod h1_heads;
+mod h1_valid;
+mod h2_cases;
+mod origins;
+mod rfc;
+// Shared with the suite of real programs, which uses all of it.
+#[allow(dead_code, unused_imports, unused_macros)]
+#[path = "../real/setup.rs"]
+mod setup;
