@@ -423,7 +423,7 @@ async fn a_connection_beyond_the_limit_is_told_so_and_the_app_sees_nothing() {
             .check(&answer);
         let mut outside = world.h2().await;
         let answer = outside.ask(H2::get(&host, "/outside"), b"").await;
-        assert_eq!(answer.expect("an answer").status, 503);
+        assert_eq!(answer.expect("an answer").head.status(), 503);
         assert!(!app.text().contains("/outside"));
         // A place that is given back is given again.
         drop(places);

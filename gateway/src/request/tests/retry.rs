@@ -51,6 +51,7 @@ async fn an_unsafe_method_does_not_use_a_connection_that_was_idle_for_over_a_sec
     client.answer().await;
     // It would only stand in the way of an app that serves one connection at a time.
     old.closed().await;
+    drop(old);
     pass(SECOND * 2).await;
     client.get("/safe").await;
     app.request().await;
