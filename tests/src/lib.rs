@@ -2,7 +2,7 @@
 //!
 //! Owns: starting and stopping everything a test needs, on port 0 and without leftovers. Must not:
 //! know how gateway or agent work inside; whatever a test learns, it learns through sockets,
-//! files and exit codes, as a stranger would.
+//! files and exit codes, as a stranger would. Only [`fuzz`] calls their parsers.
 //!
 //! | Module | Holds |
 //! |---|---|
@@ -14,6 +14,7 @@
 //! | [`world`] | gateway + agents + apps, wired |
 //! | [`pki`] | certificates made for one test |
 //! | [`relay`] | a TCP relay that can be cut, between an agent and its gateway |
+//! | [`fuzz`] | targets for what reads bytes of strangers, and an engine on stable |
 //! | [`wait`] | the only place that waits for time |
 
 #![forbid(unsafe_code)]
@@ -22,6 +23,7 @@ pub mod app;
 pub mod binaries;
 pub mod client;
 pub mod frames;
+pub mod fuzz;
 pub mod h2c;
 pub mod metrics;
 pub mod pki;

@@ -181,7 +181,7 @@ impl Conn {
         if let Some(stream) = self.store.find(key)
             && stream.phase == Phase::Open
         {
-            stream.out.forget();
+            stream.out.abandon();
             self.conclude(key, FinalCause::Stopping);
         }
         self.forget_handle(key);

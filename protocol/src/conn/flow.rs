@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::Begin;
 
@@ -160,6 +161,14 @@ impl SendHalf {
         self.base = self.next;
         self.shut = true;
         self.high
+    }
+
+    /// Drops what was not emitted; what was stays, because the next carrier may have to carry it.
+    pub(super) fn abandon(&mut self) {
+        self.queued.clear();
+        self.begins.clear();
+        self.end = self.next;
+        self.fin = self.fin_sent;
     }
 
     /// True if the peer, by what it says of itself, can stand at `offset`.
@@ -448,6 +457,14 @@ impl RecvHalf {
         };
         self.taken += bytes.len() as u64;
         Some(bytes)
+    }
+
+    /// What a terminal says was written.
+    pub(super) fn counted(&self) -> u64 {
+        match Bug::WrittenRaisedLate.bites() {
+            true => self.told,
+            false => self.taken,
+        }
     }
 
     pub(super) fn pop_begin(&mut self) {

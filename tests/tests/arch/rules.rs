@@ -79,6 +79,8 @@ const PROTOCOL_CORE: &[&str] = &[
     "bridgehead_protocol::handshake",
     "bridgehead_protocol::conn",
     "bridgehead_protocol::time",
+    // Bugs that the simulation switches on; a constant `false` elsewhere.
+    "bridgehead_protocol::planted",
 ];
 
 macro_rules! pure_gateway {
@@ -143,6 +145,26 @@ pub(crate) const ROOMS: &[Room] = &[
     pure_gateway!("bridgehead_gateway::request::windows"),
     pure_gateway!("bridgehead_gateway::request::retry"),
     pure_gateway!("bridgehead_gateway::tunnel::registry"),
+    // The store behind its lock counts; the rest is pure and knows who an agent is.
+    Room {
+        prefix: "bridgehead_gateway::ledger",
+        may: &[
+            "std",
+            "core",
+            "thiserror",
+            "serde",
+            "uuid",
+            "blake3",
+            "bridgehead_protocol::verdict",
+            "bridgehead_protocol::time",
+            "bridgehead_protocol::handshake",
+            "bridgehead_protocol::wire",
+            "bridgehead_gateway::clock",
+            "bridgehead_gateway::telemetry::labels",
+            "bridgehead_gateway::telemetry::metrics",
+        ],
+        never: IMPURE,
+    },
     // It chooses among the values of its neighbour.
     Room {
         prefix: "bridgehead_gateway::tunnel::pick",

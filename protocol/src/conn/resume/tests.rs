@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use super::*;
 use crate::conn::*;
 use crate::testing::Pair;
-use crate::wire::{AppKind, FinalCause, Frame, Limits, RefusedReason, ResetCode, decode};
+use crate::wire::{AppKind, FinalCause, Frame, Limits, ResetCode, decode};
 
 pub(in crate::conn) const WINDOW: Duration = Duration::from_secs(20);
 pub(in crate::conn) const SECOND: Duration = Duration::from_secs(1);
@@ -75,7 +75,7 @@ pub(in crate::conn) fn count(events: &[Event], is: impl Fn(&Event) -> bool) -> u
     events.iter().filter(|event| is(event)).count()
 }
 
-fn nothing_is_kept(pair: &Pair) {
+pub(in crate::conn) fn nothing_is_kept(pair: &Pair) {
     assert_eq!(pair.gateway.store.len(), 0, "{:?}", pair.gateway.store);
     assert_eq!(pair.agent.store.len(), 0, "{:?}", pair.agent.store);
 }
@@ -469,128 +469,4 @@ fn a_stream_that_no_carrier_was_told_of_is_given_up_without_a_word() {
     pair.redial();
     pair.settle().unwrap();
     assert_eq!(pair.agent.store.len(), 0);
-}
-
-// ---- terminals -----------------------------------------------------------------------------
-
-#[test]
-fn a_lost_terminal_comes_again_behind_the_bytes_it_stands_for() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    write(&mut pair, key, b"question");
-    pair.settle().unwrap();
-    pair.app_takes(app);
-    say(&mut pair, app, b"answer");
-    pair.agent.conclude(app, FinalCause::AppClosed);
-    pair.agent.let_go(app);
-    pair.emit_agent();
-    assert_eq!(pair.agent.live_streams(), 1, "its terminal may be lost");
-    pair.redial();
-    pair.settle().unwrap();
-    assert_eq!(read(&mut pair, key), b"answer");
-    let (written, read, cause) = (8, 6, FinalCause::AppClosed);
-    let ended = Ended::Final {
-        written,
-        read,
-        cause,
-    };
-    assert_eq!(pair.view(key).ended, Some(ended));
-    pair.gateway.release(key);
-    nothing_is_kept(&pair);
-}
-
-#[test]
-fn a_lost_refusal_comes_again() {
-    let mut pair = pair();
-    let key = pair.open(AppKind::Tcp);
-    pair.settle().unwrap();
-    let app = pair.accepted().unwrap();
-    pair.agent.refuse(app, RefusedReason::ConnectRefused, 111);
-    pair.agent.let_go(app);
-    pair.emit_agent();
-    pair.redial();
-    pair.emit_gateway();
-    pair.emit_agent();
-    pair.redial();
-    pair.settle().unwrap();
-    let (reason, errno) = (RefusedReason::ConnectRefused, 111);
-    assert_eq!(pair.view(key).ended, Some(Ended::Refused { reason, errno }));
-    pair.gateway.release(key);
-    nothing_is_kept(&pair);
-}
-
-#[test]
-fn a_terminal_whose_acknowledgement_was_lost_is_not_repeated() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    pair.agent.conclude(app, FinalCause::AppClosed);
-    pair.agent.let_go(app);
-    pair.emit_agent();
-    pair.deliver_to_gateway(usize::MAX).unwrap();
-    pair.emit_gateway();
-    assert_eq!(pair.agent.store.len(), 1);
-    let (_, sent) = over_the_next_carrier(&mut pair);
-    assert!(!sent.iter().any(|f| matches!(f, Frame::Final { .. })));
-    pair.gateway.release(key);
-    nothing_is_kept(&pair);
-}
-
-#[test]
-fn a_stream_that_ended_while_there_was_no_carrier_tells_it_over_the_next() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    pair.cut();
-    say(&mut pair, app, b"answer");
-    pair.agent.conclude(app, FinalCause::AppReset);
-    pair.agent.let_go(app);
-    pair.redial();
-    pair.settle().unwrap();
-    assert_eq!(read(&mut pair, key), b"answer");
-    let ended = pair.view(key).ended;
-    assert!(
-        matches!(ended, Some(Ended::Final { read: 6, .. })),
-        "{ended:?}"
-    );
-}
-
-#[test]
-fn a_reset_releases_the_bytes_in_front_of_a_kept_terminal() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    say(&mut pair, app, b"answer");
-    pair.agent.conclude(app, FinalCause::AppClosed);
-    pair.agent.let_go(app);
-    pair.emit_agent();
-    pair.cut();
-    pair.gateway.release(key);
-    pair.redial();
-    pair.settle().unwrap();
-    nothing_is_kept(&pair);
-}
-
-#[test]
-fn acknowledgements_stand_before_the_opens_that_take_the_freed_places() {
-    let settings = Settings {
-        max_streams: 4,
-        resume_window: WINDOW,
-        ..Settings::default()
-    };
-    let mut pair = Pair::new(settings);
-    for _ in 0..200 {
-        for _ in 0..4 {
-            let key = pair.open(AppKind::Tcp);
-            pair.emit_gateway();
-            pair.deliver_to_agent(usize::MAX).unwrap();
-            let app = pair.accepted().unwrap();
-            pair.agent.opened(app);
-            pair.agent.conclude(app, FinalCause::AppClosed);
-            pair.agent.let_go(app);
-            pair.emit_agent();
-            pair.deliver_to_gateway(usize::MAX).unwrap();
-            let ended = pair.view(key).ended;
-            assert!(matches!(ended, Some(Ended::Final { .. })), "{ended:?}");
-            pair.gateway.release(key);
-        }
-        assert!(pair.agent.store.len() <= 4);
-    }
 }
