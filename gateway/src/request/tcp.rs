@@ -187,6 +187,7 @@ impl Shared {
             delivery: Delivery::NotDelivered,
             body_kept: true,
             other_tunnel: self.tunnels.take(&way.app.name, avoid).is_some(),
+            returning: self.tunnels.awaits(&way.app.name),
             reused: false,
             declared_read: false,
             read_repeated: false,

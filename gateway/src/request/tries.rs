@@ -267,7 +267,7 @@ impl Shared {
             seat,
             conn,
         } = link;
-        let number = place.tunnel.number;
+        let (number, resumes) = (place.tunnel.number, place.tunnel.resumes());
         let (head, shape) = self.head(attempt, &place);
         let remaining = self.remaining(attempt);
         exchange.guard.handed_over();
@@ -294,6 +294,8 @@ impl Shared {
             AppConn::Fresh => self.attended(&seat, &control, forward.run()).await,
         };
         let status = forward.app_status();
+        let again = place.tunnel.resumes().wrapping_sub(resumes);
+        exchange.guard.resumed(again);
         if finish != Finish::Complete {
             return Err(self
                 .failed_try(attempt, finish, app, conn, &place, status)
@@ -397,6 +399,7 @@ impl Shared {
                 false => miss.judgement.delivery,
             },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
+            returning: self.tunnels.awaits(&attempt.app.name),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
             declared_read: attempt.route.settings.repeat_reads && read,

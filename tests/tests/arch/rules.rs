@@ -83,6 +83,39 @@ const PROTOCOL_CORE: &[&str] = &[
     "bridgehead_protocol::planted",
 ];
 
+/// The pure parts of the chaos carrier and of the load generator: values in, values out.
+const PURE_TOOLS: &[&str] = &[
+    "std",
+    "core",
+    "bytes",
+    "blake3",
+    "rand",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "bridgehead_protocol::wire",
+    "bridgehead_tests::chaos::decision",
+    "bridgehead_tests::chaos::scan",
+    "bridgehead_tests::chaos::script",
+    "bridgehead_tests::chaos::span",
+    "bridgehead_tests::chaos::tally",
+    "bridgehead_tests::load::histogram",
+    "bridgehead_tests::load::judge",
+    "bridgehead_tests::load::told",
+    "bridgehead_tests::oracle::book",
+    "bridgehead_tests::oracle::content",
+];
+
+macro_rules! pure_tool {
+    ($prefix:literal) => {
+        Room {
+            prefix: $prefix,
+            may: PURE_TOOLS,
+            never: IMPURE,
+        }
+    };
+}
+
 macro_rules! pure_gateway {
     ($prefix:literal) => {
         Room {
@@ -133,6 +166,19 @@ pub(crate) const ROOMS: &[Room] = &[
         may: PROTOCOL_CORE,
         never: IMPURE,
     },
+    pure_tool!("bridgehead_tests::chaos::decision"),
+    pure_tool!("bridgehead_tests::chaos::engine"),
+    pure_tool!("bridgehead_tests::chaos::parse"),
+    pure_tool!("bridgehead_tests::chaos::scan"),
+    pure_tool!("bridgehead_tests::chaos::script"),
+    pure_tool!("bridgehead_tests::chaos::span"),
+    pure_tool!("bridgehead_tests::chaos::tally"),
+    pure_tool!("bridgehead_tests::load::histogram"),
+    pure_tool!("bridgehead_tests::load::judge"),
+    pure_tool!("bridgehead_tests::load::plan"),
+    pure_tool!("bridgehead_tests::load::report"),
+    pure_tool!("bridgehead_tests::load::told"),
+    pure_tool!("bridgehead_tests::oracle::content"),
     pure_gateway!("bridgehead_gateway::route"),
     pure_gateway!("bridgehead_gateway::admit"),
     pure_gateway!("bridgehead_gateway::answer"),
