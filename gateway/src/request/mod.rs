@@ -163,7 +163,7 @@ impl Exchanges {
         exchange: &mut Exchange<'_, B, A>,
         raw: &RawHead,
     ) {
-        let normal = match normalize(raw, exchange.info, &self.shared.rules) {
+        let mut normal = match normalize(raw, exchange.info, &self.shared.rules) {
             Ok(normal) => normal,
             Err(failure) => {
                 exchange.guard.request(&raw.method, "", "");
@@ -200,7 +200,7 @@ impl Exchanges {
             Admitted::Denied(failure) => return exchange.fail(&failure).await,
             Admitted::ClientLeft => return exchange.leave(Judgement::NOT_DELIVERED),
         }
-        self.serve_app(exchange, &route, &app, &normal).await;
+        self.serve_app(exchange, &route, &app, &mut normal).await;
     }
 
     fn enter<'a, B, A>(

@@ -94,7 +94,7 @@ impl Exchanges {
         exchange: &mut Exchange<'_, B, A>,
         route: &AppRoute,
         app: &Arc<AppState>,
-        normal: &Normal,
+        normal: &mut Normal,
     ) {
         let shared = self.shared();
         let headers = marked(shared, exchange, normal);
@@ -186,8 +186,9 @@ impl Exchanges {
 }
 
 /// End-to-end fields with ours in them.
-fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &Normal) -> HeaderMap {
-    let mut headers = normal.headers.clone();
+fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &mut Normal) -> HeaderMap {
+    // Nobody asks the request for them any more.
+    let mut headers = std::mem::take(&mut normal.headers);
     headers.remove(OUTCOME_KEY);
     let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
     forwarded::mark(
@@ -272,7 +273,7 @@ impl Shared {
         let remaining = self.remaining(attempt);
         exchange.guard.handed_over();
         exchange.page.hands_over();
-        let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
+        let mut app = AppExchange::begin(connection, head, exchange.id.as_u128(), remaining);
         let control = app.control().clone();
         let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,

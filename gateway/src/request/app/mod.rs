@@ -166,7 +166,7 @@ impl AppExchange {
     #[must_use]
     pub fn begin(
         connection: AppConnection,
-        head: &RequestHead,
+        head: RequestHead,
         request: u128,
         remaining: Duration,
     ) -> Self {
@@ -178,7 +178,7 @@ impl AppExchange {
             AppConnection::NewHttp2(stream) => Box::new(Http2Connection::over(stream)),
             AppConnection::Http2(connection) => connection,
         };
-        let exchange = Http2Exchange::begin(connection, head, request, remaining);
+        let exchange = Http2Exchange::begin(connection, &head, request, remaining);
         Self::Http2(Box::new(exchange))
     }
 
