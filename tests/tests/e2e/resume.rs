@@ -98,9 +98,8 @@ async fn cuts_under_load_fail_no_request() {
                 let Some((body, _)) = conn.read_body(&head).await else {
                     return;
                 };
-                let mut out =
-                    format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())
-                        .into_bytes();
+                let mut out = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len())
+                    .into_bytes();
                 out.extend(body);
                 if !conn.write(out).await {
                     return;
