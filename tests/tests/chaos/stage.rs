@@ -16,6 +16,10 @@ use bridgehead_tests::oracle::content::Action;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Agent, Setup, World, setup};
 
+/// The machine. Trials share it; a drill, whose rate has to be carried, has it for itself. Taken once by a
+/// test, never by what the test starts.
+pub(crate) static MACHINE: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
+
 /// More of everything with `BH_DEEP=1`.
 pub(crate) fn deep(short: u64, long: u64) -> u64 {
     if std::env::var("BH_DEEP").is_ok_and(|v| v == "1") {
