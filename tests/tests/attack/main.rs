@@ -3,7 +3,9 @@
 //! Every case goes through the real programs. What an origin cannot be set up for is skipped loudly;
 //! with `CI` set it is a failure.
 
+mod attackers;
 mod case;
+mod floods;
 mod grid;
 mod h1_framing;
 mod h1_heads;
