@@ -18,6 +18,12 @@ pub fn agent() -> PathBuf {
     folder().join(executable("bh-agent"))
 }
 
+/// Path of a tool of the tests crate, always of this build.
+pub fn tool(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(build).join(executable(name))
+}
+
 /// Folder below the target directory that tests may fill and keep between runs.
 pub fn scratch(name: &str) -> PathBuf {
     let folder = profile_folder().join("bh-tests").join(name);

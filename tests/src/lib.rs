@@ -13,6 +13,8 @@
 //! | [`metrics`] | the admin listener read as numbers |
 //! | [`world`] | gateway + agents + apps, wired |
 //! | [`pki`] | certificates made for one test |
+//! | [`chaos`] | `bh-chaos`: a carrier that breaks when it is told to, frame by frame |
+//! | [`oracle`], [`load`] | the app that knows what it saw; `bh-load`, which holds answers against it |
 //! | [`relay`] | a TCP relay that can be cut, between an agent and its gateway |
 //! | [`fuzz`] | targets for what reads bytes of strangers, and an engine on stable |
 //! | [`wait`] | the only place that waits for time |
@@ -21,11 +23,14 @@
 
 pub mod app;
 pub mod binaries;
+pub mod chaos;
 pub mod client;
 pub mod frames;
 pub mod fuzz;
 pub mod h2c;
+pub mod load;
 pub mod metrics;
+pub mod oracle;
 pub mod pki;
 pub mod process;
 pub mod relay;

@@ -19,6 +19,34 @@ pub async fn read(admin: SocketAddr) -> Snapshot {
 }
 
 impl Snapshot {
+    /// Reads `/metrics`; nothing if nobody answers.
+    pub async fn try_read(admin: SocketAddr) -> Option<Self> {
+        let stream = tokio::net::TcpStream::connect(admin).await.ok()?;
+        let mut connection = client::H1::over(stream);
+        let host = admin.to_string();
+        connection
+            .request("GET", "/metrics", &host, &[("Connection", "close")], b"")
+            .await;
+        let answer = connection.try_answer("GET").await.ok()?;
+        (answer.status == 200).then(|| Self::parse(&answer.text()))
+    }
+
+    /// The series of `bridgehead_NAME`, by the value of one label.
+    pub fn by_label(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
+        let (whole, start) = (format!("bridgehead_{name}{{"), format!("{label}=\""));
+        let value = |series: &String| {
+            let (_, rest) = series.strip_prefix(&whole)?.split_once(&start)?;
+            Some(rest.split('"').next()?.to_owned())
+        };
+        let mut found = BTreeMap::new();
+        for (series, number) in &self.0 {
+            if let Some(value) = value(series) {
+                *found.entry(value).or_default() += number;
+            }
+        }
+        found
+    }
+
     fn parse(text: &str) -> Self {
         let series = |line: &str| {
             let (name, value) = line.rsplit_once(' ')?;

@@ -30,6 +30,9 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_handshakes_total", "counter", &["result"]),
     ("bridgehead_holds_total", "counter", &["app", "result"]),
     ("bridgehead_in_flight", "gauge", &["app"]),
+    ("bridgehead_ledger_entries", "gauge", &["state"]),
+    ("bridgehead_ledger_resolve_seconds", "histogram", &["state"]),
+    ("bridgehead_ledger_resolved_total", "counter", &["state"]),
     ("bridgehead_long_lived", "gauge", &["app"]),
     ("bridgehead_memory_bytes", "gauge", &["kind"]),
     ("bridgehead_queue_depth", "gauge", &["app"]),
@@ -92,6 +95,21 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         ],
     ),
     ("bridgehead_memory_bytes", "kind", &["budget", "resident"]),
+    (
+        "bridgehead_ledger_entries",
+        "state",
+        &["answered", "not_delivered", "pending", "unknown"],
+    ),
+    (
+        "bridgehead_ledger_resolve_seconds",
+        "state",
+        &["answered", "not_delivered"],
+    ),
+    (
+        "bridgehead_ledger_resolved_total",
+        "state",
+        &["answered", "not_delivered", "unknown"],
+    ),
 ];
 
 /// The text of a gateway that has seen one exchange of each kind that makes series.

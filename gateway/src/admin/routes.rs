@@ -18,8 +18,9 @@ use uuid::Uuid;
 
 use super::guard::{Access, Denied};
 use super::state::AdminState;
+use crate::ledger::Said;
 use crate::telemetry::Sinks;
-use crate::telemetry::labels::StreamState;
+use crate::telemetry::labels::{LedgerState, StreamState};
 
 /// Address of the peer, put into each request by the server.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +132,10 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     metrics.set_streams(StreamState::Opening, streams.opening);
     metrics.set_streams(StreamState::Open, streams.open);
     metrics.set_streams(StreamState::Closing, streams.closing);
+    let ledger = admin.state.ledger();
+    for (state, count) in LedgerState::ALL.iter().zip(ledger.0) {
+        metrics.set_ledger(*state, count);
+    }
     match metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => {
@@ -186,14 +191,30 @@ async fn exchange(State(admin): State<Admin>, Path(id): Path<String>) -> Respons
             "a request id is the UUID of an X-Request-Id header",
         );
     };
-    match admin.sinks.exchange(id) {
-        Some(known) => ([(CONTENT_TYPE, "application/json")], known).into_response(),
-        None => problem(
+    match (admin.sinks.exchange(id), admin.state.outcome(id)) {
+        (None, None) => problem(
             StatusCode::NOT_FOUND,
             "unknown_exchange",
             "never seen here, or no longer remembered",
         ),
+        (line, outcome) => {
+            let view = exchange_view(id, line, outcome.as_ref());
+            ([(CONTENT_TYPE, "application/json")], view).into_response()
+        }
     }
+}
+
+/// The fields of an exchange's line in their order, then what the ledger says of it. Either may be
+/// forgotten before the other.
+fn exchange_view(id: Uuid, line: Option<String>, outcome: Option<&Said>) -> String {
+    let mut view = line.unwrap_or_else(|| json!({ "request_id": id.to_string() }).to_string());
+    // Words and numbers always serialise.
+    let outcome = serde_json::to_string(&outcome).unwrap_or_default();
+    view.truncate(view.trim_end_matches('}').len());
+    view.push_str(",\"outcome\":");
+    view.push_str(&outcome);
+    view.push('}');
+    view
 }
 
 async fn drain(State(admin): State<Admin>) -> Response {

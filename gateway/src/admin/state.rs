@@ -8,8 +8,10 @@ use std::time::{Duration, SystemTime};
 
 use bridgehead_protocol::conn::StreamCounts;
 use serde::{Serialize, Serializer};
+use uuid::Uuid;
 
 use crate::clock::rfc3339;
+use crate::ledger::{Counts, Said};
 
 /// The gateway as its operator sees it. Calls are short and never wait.
 pub trait AdminState: Send + Sync + 'static {
@@ -37,6 +39,12 @@ pub trait AdminState: Send + Sync + 'static {
 
     /// Streams of all tunnels by state.
     fn streams(&self) -> StreamCounts;
+
+    /// What became of an exchange, if it is in the outcome ledger.
+    fn outcome(&self, request: Uuid) -> Option<Said>;
+
+    /// Entries of the outcome ledger by state.
+    fn ledger(&self) -> Counts;
 
     /// Forget an agent's tokens until the next start and cut its tunnels. Answers how many there
     /// were; nothing if no token names this agent.

@@ -13,8 +13,12 @@ use uuid::Uuid;
 
 use super::*;
 use crate::clock::Clock;
+use crate::ledger::{self, Counts, Outcome, Said};
 use crate::request::front::ClientProtocol;
 use crate::telemetry::{ExchangeGuard, Metrics, Protocol, Sinks};
+
+/// The only exchange in the ledger.
+const REMEMBERED: Uuid = Uuid::from_u128(0xfeed);
 
 #[derive(Default)]
 struct Gateway {
@@ -44,6 +48,14 @@ impl AdminState for Gateway {
             in_flight: 0,
             long_lived: 0,
         }
+    }
+
+    fn outcome(&self, request: Uuid) -> Option<Said> {
+        (request == REMEMBERED).then(|| ledger::said(&Outcome::NOTHING, Clock::start()))
+    }
+
+    fn ledger(&self) -> Counts {
+        Counts([1, 2, 3, 4])
     }
 
     fn apps(&self) -> Vec<AppInfo> {
@@ -223,12 +235,22 @@ async fn an_exchange_is_found_by_its_request_id() {
     drop(guard);
     let (_, body) = scene.json(&format!("GET /v1/exchanges/{id}")).await;
     assert_eq!(body["aborted"], "client");
+    assert_eq!(body["outcome"], Value::Null);
     let unknown = Uuid::now_v7();
     assert_eq!(
         scene.json(&format!("GET /v1/exchanges/{unknown}")).await.0,
         404
     );
     assert_eq!(scene.json("GET /v1/exchanges/nonsense").await.0, 400);
+}
+
+#[tokio::test]
+async fn an_exchange_that_only_the_ledger_remembers_is_found_too() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, body) = scene.json(&format!("GET /v1/exchanges/{REMEMBERED}")).await;
+    assert_eq!(status, 200);
+    assert_eq!(body["request_id"], REMEMBERED.to_string());
+    assert_eq!(body["outcome"]["state"], "unknown");
 }
 
 #[tokio::test]
@@ -240,10 +262,12 @@ async fn metrics_come_in_the_text_format_and_count_this_connection() {
         head.contains("content-type: text/plain; version=0.0.4"),
         "{head}"
     );
-    assert!(
-        body.contains("bridgehead_connections{kind=\"admin\"} 1\n"),
-        "{body}"
-    );
+    for line in [
+        "bridgehead_connections{kind=\"admin\"} 1\n",
+        "bridgehead_ledger_entries{state=\"unknown\"} 4\n",
+    ] {
+        assert!(body.contains(line), "{body}");
+    }
 }
 
 #[tokio::test]

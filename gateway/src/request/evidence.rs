@@ -13,6 +13,7 @@ use bridgehead_protocol::verdict::{Evidence, Judgement, Reason, Terminal, judge}
 use bridgehead_protocol::wire::{FinalCause, RefusedReason};
 
 use super::app::Offsets;
+use crate::ledger::{Fact, Source};
 
 /// Longest wait for the counts after giving up; the answer comes no later than its window and 1 s.
 pub const COUNT_WITHIN: Duration = Duration::from_millis(500);
@@ -20,14 +21,34 @@ pub const COUNT_WITHIN: Duration = Duration::from_millis(500);
 /// What may be said now. `emitted` is the core's answer to giving up, in the same step.
 #[must_use]
 pub fn judgement(view: &View, offsets: Offsets, emitted: u64) -> Judgement {
-    judge(&Evidence {
+    judge(&evidence(view, offsets, emitted))
+}
+
+/// What the decision rests on.
+#[must_use]
+pub fn evidence(view: &View, offsets: Offsets, emitted: u64) -> Evidence {
+    Evidence {
         start: offsets.start,
         emitted,
         head_len: offsets.head,
         request_len: offsets.whole,
         terminal: terminal(view, offsets.start),
         answer_bytes: offsets.answer,
-    })
+    }
+}
+
+/// What the stream of an exchange that was given up shows by now.
+#[must_use]
+pub fn fact(view: &View, start: u64) -> Fact {
+    let read = match (view.ended, view.counted) {
+        (Some(Ended::Final { read, .. }), _) => Some(read),
+        (_, counted) => counted.map(|counted| counted.read),
+    };
+    Fact::Ended {
+        terminal: terminal(view, start),
+        read,
+        source: Source::LateCount,
+    }
 }
 
 fn terminal(view: &View, start: u64) -> Terminal {

@@ -96,6 +96,7 @@ pub struct Forward<'a, B, A, S> {
     chunk: Bytes,
     ending: Option<BodyPart>,
     ended: bool,
+    app_status: Option<u16>,
     /// Bytes of the stream that the agent told as taken.
     consumed: u64,
     /// Those of them that are the request's.
@@ -127,6 +128,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             chunk: Bytes::new(),
             ending: None,
             ended: false,
+            app_status: None,
             consumed: view.consumed,
             took: 0,
             answered: 0,
@@ -141,6 +143,11 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     /// Runs to the end. Not cancel safe: dropping it leaves the answer unfinished.
     pub async fn run(&mut self) -> Finish {
         poll_fn(|cx| self.poll(cx)).await
+    }
+
+    /// Status of the app's final head, if one came; the client may not have seen it.
+    pub fn app_status(&self) -> Option<u16> {
+        self.app_status
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
@@ -271,6 +278,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     }
 
     fn on_head(&mut self, app: AppHead, now: Moment) -> Option<Finish> {
+        self.app_status = Some(app.status.as_u16());
         let started = head::started(&app);
         let piped = app.length == AnswerLength::Pipe;
         let answer = match head::answer(app, self.parts.method, self.parts.shape) {

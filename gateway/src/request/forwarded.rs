@@ -85,6 +85,12 @@ pub fn client_address(
     nearest
 }
 
+/// A proxy's word that its client speaks TLS; to be believed only from a trusted one.
+#[must_use]
+pub fn says_https(headers: &HeaderMap) -> bool {
+    single(headers, &PROTO).is_some_and(|text| text == "https")
+}
+
 /// The `Host` an app sees. `upstream` is what its agent announced, empty if nothing.
 #[must_use]
 pub fn host_for_app<'a>(policy: &'a HostHeader, upstream: &'a str, client: &'a str) -> &'a str {

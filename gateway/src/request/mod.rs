@@ -13,8 +13,9 @@ pub mod forward;
 pub mod forwarded;
 pub mod front;
 pub mod head;
-mod linger;
+pub mod linger;
 pub mod normalize;
+pub mod outcome;
 pub mod own;
 pub mod reply;
 pub mod retry;
@@ -29,24 +30,28 @@ pub mod windows;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Judgement, Reason};
+use http::HeaderMap;
 use uuid::Uuid;
 
 use self::admission::Admitted;
 use self::apps::{AppState, Apps};
 use self::front::{ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken};
+use self::linger::Lingering;
 use self::normalize::{Rules, normalize};
+use self::outcome::Page;
 use crate::answer::Asked;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Cidr;
 use crate::error::Failure;
 use crate::h1::HeadError;
+use crate::ledger::Ledger;
+use crate::route::host::Host;
 use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
@@ -91,8 +96,12 @@ pub struct Shared {
     pub enroll: Arc<Enroll>,
     /// The way to the end.
     pub shutdown: Signal,
-    /// Fenced exchanges that wait for a late answer now.
-    pub lingering: Arc<AtomicUsize>,
+    /// Exchanges of which something is still awaited.
+    pub lingering: Lingering,
+    /// What became of requests whose answer could not say it.
+    pub ledger: Arc<Ledger>,
+    /// The own host under which outcomes are asked for.
+    pub own_host: Option<Host>,
 }
 
 /// The corridor as connections see it.
@@ -109,6 +118,7 @@ struct Exchange<'a, B, A> {
     id: Uuid,
     asked: Asked,
     guard: ExchangeGuard,
+    page: Page<'a>,
     body: &'a mut B,
     answer: &'a mut A,
 }
@@ -158,6 +168,9 @@ impl Exchanges {
         let app = self.shared.apps.state(route.name.as_str());
         exchange.guard.app(&app.name, &app.metrics);
         exchange.asked.cors = route.settings.cors;
+        if let Err(fault) = exchange.page.route(&app.name, info, &normal) {
+            return exchange.fail(&fault.failure()).await;
+        }
         match self
             .shared
             .admit(&mut exchange, &route, &app, &normal)
@@ -167,13 +180,13 @@ impl Exchanges {
                 exchange.guard.admitted(self.shared.clock.now(), permit);
             }
             Admitted::Denied(failure) => return exchange.fail(&failure).await,
-            Admitted::ClientLeft => return exchange.guard.judged(Judgement::NOT_DELIVERED),
+            Admitted::ClientLeft => return exchange.leave(Judgement::NOT_DELIVERED),
         }
         self.serve_app(exchange, &route, &app, &normal).await;
     }
 
     fn enter<'a, B, A>(
-        &self,
+        &'a self,
         info: &'a ClientInfo,
         raw: &RawHead,
         body: &'a mut B,
@@ -193,6 +206,7 @@ impl Exchanges {
             id,
             asked,
             guard,
+            page: Page::new(shared, id),
             body,
             answer,
         }
@@ -206,6 +220,12 @@ impl Shared {
 
     fn is_trusted(&self, address: IpAddr) -> bool {
         self.trusted_proxies.iter().any(|net| net.contains(address))
+    }
+
+    /// The client speaks TLS, to us or to a trusted proxy in front of us.
+    fn is_secure(&self, info: &ClientInfo, headers: &HeaderMap) -> bool {
+        info.tls
+            || (self.is_trusted(info.peer.ip().to_canonical()) && forwarded::says_https(headers))
     }
 
     /// How long an exchange may wait for this app. An app that was never reached is told at once,

@@ -1,4 +1,6 @@
-//! Requests for the gateway's own hosts: the code table, and agents that come by WebSocket.
+//! Requests for the gateway's own hosts: the code table, outcomes, and agents that come by WebSocket.
+
+mod outcomes;
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -14,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::front::{AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, RawHead};
 use super::normalize::Normal;
+use super::outcome::OUTCOMES;
 use super::{Exchange, Shared};
 use crate::answer;
 use crate::error::Failure;
@@ -37,6 +40,7 @@ pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
             codes(exchange, &normal.method).await
         }
         upgrade::PATH => tunnel(shared, exchange, raw).await,
+        path if path.starts_with(OUTCOMES) => outcomes::serve(shared, exchange, normal).await,
         _ => {
             exchange
                 .fail(&Failure::refused(Code::AppNotFound, Reason::NoRoute))

@@ -3,6 +3,7 @@
 
 use std::future::poll_fn;
 
+use bridgehead_protocol::verdict::Judgement;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 
@@ -56,6 +57,14 @@ pub fn queue<A: ClientAnswer>(client: &mut A, answer: Answer, after: After) {
     client.end();
 }
 
+impl<B, A> Exchange<'_, B, A> {
+    /// The client is gone; what is known is for the log and the ledger.
+    pub(super) fn leave(&mut self, told: Judgement) {
+        self.guard.judged(told);
+        self.page.left();
+    }
+}
+
 impl<B: ClientBody, A: ClientAnswer> Exchange<'_, B, A> {
     /// Answers with the failure, or breaks visibly what is out already.
     pub(super) async fn fail(&mut self, failure: &Failure) {
@@ -68,6 +77,7 @@ impl<B: ClientBody, A: ClientAnswer> Exchange<'_, B, A> {
     }
 
     async fn fail_then(&mut self, failure: &Failure, after: After) {
+        self.asked.outcome_url = self.page.failed(failure);
         if self.answer.head_sent() {
             self.guard.aborted(failure);
             self.answer.abort(Abort::Broken);

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -27,12 +27,14 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
 use super::apps::Apps;
+use super::linger::Lingering;
 use super::normalize::Rules;
 use super::{Exchanges, Shared};
 use crate::accept::{Limits, Transport, http1, http2};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::ledger::{Ledger, Outcome, OutcomeId};
 use crate::request::front::ClientInfo;
 use crate::route::RouteTable;
 use crate::shutdown::Shutdown;
@@ -159,7 +161,7 @@ impl World {
             clock,
         );
         let new = NewTunnel {
-            id: format!("tunnel-{id}").into(),
+            id: format!("{:032x}", tunnel_id(id)).into(),
             identity: Identity {
                 subject: "test".into(),
                 agent: id.into(),
@@ -255,6 +257,23 @@ impl World {
         serde_json::from_str(&text).expect("JSON")
     }
 
+    /// What the ledger says of the exchange whose failure this is, by its address.
+    pub(crate) fn outcome(&self, answer: &Answer) -> Outcome {
+        let url = answer.error()["outcomeUrl"].clone();
+        let url = url.as_str().expect("an address");
+        let id = url.rsplit('/').next().and_then(OutcomeId::parse);
+        let now = self.shared.clock.now();
+        let known = self.shared.ledger.by_id(now, id.expect("an id"));
+        known.expect("an outcome")
+    }
+
+    /// What the ledger says of the exchange with this request id.
+    pub(crate) fn outcome_of(&self, request: &str) -> Option<Outcome> {
+        let request = uuid::Uuid::parse_str(request).expect("a request id");
+        let now = self.shared.clock.now();
+        self.shared.ledger.by_request(now, request)
+    }
+
     /// Every kind of end that was counted: `outcome/delivery/code`, sorted, once per exchange.
     pub(crate) fn outcomes(&self) -> Vec<String> {
         let text = self.metrics.render().expect("metrics");
@@ -303,7 +322,7 @@ impl World {
             "tasks are left: {:?}",
             self.shared.tasks.live()
         );
-        assert_eq!(self.shared.lingering.load(Ordering::Relaxed), 0);
+        assert_eq!(self.shared.lingering.total(), 0);
         assert_eq!(self.load(), (0, 0), "permits are left");
         for agent in agents {
             let live = Arc::clone(&agent.live);
@@ -359,8 +378,15 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
             on_report: Box::new(|_, _| ()),
         }),
         shutdown: shutdown.signal(),
-        lingering: Arc::new(AtomicUsize::new(0)),
+        lingering: Lingering::default(),
+        ledger: Arc::new(Ledger::new(Arc::clone(metrics), [7; 32])),
+        own_host: config.gateway.hosts.first().cloned(),
     }
+}
+
+/// Id of the tunnel of the agent of this name.
+pub(crate) fn tunnel_id(agent: &str) -> u128 {
+    agent.bytes().fold(0, |id, byte| id << 8 | u128::from(byte))
 }
 
 /// One direction of a long road: every byte arrives `delay` after it left.

@@ -25,10 +25,11 @@ use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
 use super::normalize::Normal;
+use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared, linger};
+use super::{Exchange, Exchanges, Shared};
 use crate::config::{AppKind, Go};
 use crate::error::Failure;
 use crate::route::AppRoute;
@@ -63,6 +64,8 @@ struct Miss {
     reason: Reason,
     reused: bool,
     tunnel: Option<TunnelNumber>,
+    /// For the ledger, if the app may have been reached.
+    trace: Option<Box<Trace>>,
 }
 
 impl Miss {
@@ -74,6 +77,7 @@ impl Miss {
             reason,
             reused: false,
             tunnel,
+            trace: None,
         }
     }
 }
@@ -111,15 +115,16 @@ impl Exchanges {
         let mut earlier = None;
         loop {
             exchange.guard.enter_in_flight();
-            let Err(miss) = shared.attempt(&mut exchange, &mut attempt).await else {
+            let Err(mut miss) = shared.attempt(&mut exchange, &mut attempt).await else {
                 return;
             };
+            exchange.page.missed(miss.trace.take());
             let now = shared.clock.now();
             // A try that ended while the client was waited for left the window standing still.
             attempt.windows.pause(now, false);
             let told = told(earlier, miss.judgement);
             if miss.finish == Finish::ClientLeft {
-                return exchange.guard.judged(told);
+                return exchange.leave(told);
             }
             let next = if exchange.answer.head_sent() {
                 Next::GiveUp
@@ -146,12 +151,12 @@ impl Exchanges {
                     attempt.avoid.clear();
                     let turn = shared.turn(exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
-                        return exchange.guard.judged(told);
+                        return exchange.leave(told);
                     }
                     let patience = shared.remaining(&attempt);
                     match shared.rejoin(&mut exchange, route, app, patience).await {
                         Rejoined::In => {}
-                        Rejoined::ClientLeft => return exchange.guard.judged(told),
+                        Rejoined::ClientLeft => return exchange.leave(told),
                         Rejoined::Denied(failure) => {
                             let now = shared.clock.now();
                             exchange.guard.end_hold(now, HoldResult::Expired);
@@ -175,6 +180,7 @@ impl Exchanges {
 /// End-to-end fields with ours in them.
 fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &Normal) -> HeaderMap {
     let mut headers = normal.headers.clone();
+    headers.remove(OUTCOME_KEY);
     let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
     forwarded::mark(
         &mut headers,
@@ -253,8 +259,9 @@ impl Shared {
             attempt.app.reached();
         }
         let remaining = self.remaining(attempt);
+        exchange.page.hands_over();
         let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
-        let finish = Forward::new(Parts {
+        let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
             app: &mut app,
@@ -267,13 +274,16 @@ impl Shared {
             protocol: attempt.normal.protocol,
             shape: &shape,
             limits: &exchange.asked.limits,
-        })
-        .run()
-        .await;
+        });
+        let finish = forward.run().await;
+        let status = forward.app_status();
         if finish != Finish::Complete {
-            return Err(self.failed_try(attempt, finish, app, conn, number).await);
+            return Err(self
+                .failed_try(attempt, finish, app, conn, &place, status)
+                .await);
         }
         exchange.guard.answered();
+        exchange.page.answered(status);
         if let Some(connection) = app.into_kept() {
             let now = self.clock.now();
             place.tunnel.pool.put(&attempt.app.name, connection, now);
@@ -371,18 +381,20 @@ impl Shared {
         finish: Finish,
         mut app: AppExchange,
         conn: AppConn,
-        tunnel: TunnelNumber,
+        place: &Place,
+        status: Option<u16>,
     ) -> Miss {
         let control = app.control().clone();
         let emitted = give_up(finish, &control, app.offsets()).await;
         app.look();
         let (view, offsets) = (control.view(), app.offsets());
         let judgement = judgement(&view, offsets, emitted);
-        let miss = self.miss(attempt, finish, &control, judgement, conn, tunnel);
-        // The app is not stopped by a window: its connection stays until its late answer.
-        let waits = matches!(finish, Finish::Window(_)) && view.ended.is_none();
-        if waits && offsets.whole.is_some() {
-            linger::watch(self, app.into_connection());
+        let number = place.tunnel.number;
+        let mut miss = self.miss(attempt, finish, &control, judgement, conn, number);
+        if judgement.delivery != Delivery::NotDelivered {
+            let evidence = evidence::evidence(&view, offsets, emitted);
+            let trace = Trace::of(finish, evidence, status, &place.tunnel, app);
+            miss.trace = Some(Box::new(trace));
         }
         miss
     }
@@ -410,6 +422,7 @@ impl Shared {
             reason,
             reused: conn == AppConn::Reused,
             tunnel: Some(tunnel),
+            trace: None,
         }
     }
 

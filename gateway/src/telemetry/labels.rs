@@ -40,6 +40,27 @@ labels! {
 }
 
 labels! {
+    /// What is known of an exchange in the outcome ledger.
+    LedgerState {
+        /// It runs, or what it came to is still awaited.
+        Pending = "pending",
+        /// The app did not see it and never will.
+        NotDelivered = "not_delivered",
+        /// The app began to answer it.
+        Answered = "answered",
+        /// Neither can be proven.
+        Unknown = "unknown",
+    }
+}
+
+impl LedgerState {
+    /// How an uncertain end can become known.
+    pub const KNOWN: &'static [Self] = &[Self::NotDelivered, Self::Answered];
+    /// How an uncertainty can end.
+    pub const RESOLVED: &'static [Self] = &[Self::NotDelivered, Self::Answered, Self::Unknown];
+}
+
+labels! {
     /// Parts of an exchange's time; each is measured from the arrival of the head.
     Phase {
         /// Until admission.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bridgehead_protocol::verdict::{Code, Delivery, Reason, WindowKind};
 use prometheus::{
@@ -15,8 +16,8 @@ use prometheus::{
 };
 
 use super::labels::{
-    CarrierKind, ConnectionKind, Direction, HandshakeResult, HoldResult, MemoryKind, Outcome,
-    Phase, StreamState, TunnelState,
+    CarrierKind, ConnectionKind, Direction, HandshakeResult, HoldResult, LedgerState, MemoryKind,
+    Outcome, Phase, StreamState, TunnelState,
 };
 use super::memory;
 
@@ -36,6 +37,11 @@ const BUCKETS: &[f64] = &[
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
 ];
 
+/// Upper bounds in seconds: from counts that came a little late to a report after ten minutes.
+const LATE_BUCKETS: &[f64] = &[
+    0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
+
 /// All metrics of one gateway.
 #[derive(Debug)]
 pub struct Metrics {
@@ -49,6 +55,9 @@ pub struct Metrics {
     connections: Vec<IntGauge>,
     memory: Vec<IntGauge>,
     access_dropped: IntCounter,
+    ledger: Vec<IntGauge>,
+    ledger_resolved: Vec<IntCounter>,
+    ledger_seconds: Vec<Histogram>,
 }
 
 /// The families with an `app` label.
@@ -94,6 +103,22 @@ impl Metrics {
             "Access lines lost because the log's reader was too slow",
             &[],
         );
+        let ledger = families.gauges(
+            "ledger_entries",
+            "Exchanges in the outcome ledger by state",
+            &["state"],
+        );
+        let ledger_resolved = families.counters(
+            "ledger_resolved_total",
+            "Exchanges whose uncertain end became known, or was forgotten unknown",
+            &["state"],
+        );
+        let ledger_seconds = families.histograms_with(
+            "ledger_resolve_seconds",
+            "Time from an uncertain end until it became known",
+            &["state"],
+            LATE_BUCKETS,
+        );
         Arc::new(Self {
             registry: families.0,
             per_app,
@@ -115,6 +140,15 @@ impl Metrics {
             }),
             memory: each(MemoryKind::ALL, |k| memory.with_label_values(&[k.as_str()])),
             access_dropped: access_dropped.with_label_values::<&str>(&[]),
+            ledger: each(LedgerState::ALL, |s| {
+                ledger.with_label_values(&[s.as_str()])
+            }),
+            ledger_resolved: each(LedgerState::RESOLVED, |s| {
+                ledger_resolved.with_label_values(&[s.as_str()])
+            }),
+            ledger_seconds: each(LedgerState::KNOWN, |s| {
+                ledger_seconds.with_label_values(&[s.as_str()])
+            }),
         })
     }
 
@@ -164,6 +198,22 @@ impl Metrics {
     /// Say how much memory the gateway may use.
     pub fn set_memory_budget(&self, bytes: u64) {
         self.memory[MemoryKind::Budget as usize].set(clamp(bytes));
+    }
+
+    /// Set how many exchanges of the ledger are in `state`; read at a scrape.
+    pub fn set_ledger(&self, state: LedgerState, count: usize) {
+        self.ledger[state as usize].set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    /// Count the end of an uncertainty: it became known after a while, or was forgotten unknown.
+    pub fn ledger_resolved(&self, state: LedgerState, after: Option<Duration>) {
+        let place = |all: &[LedgerState]| all.iter().position(|known| *known == state);
+        if let Some(place) = place(LedgerState::RESOLVED) {
+            self.ledger_resolved[place].inc();
+        }
+        if let (Some(place), Some(after)) = (place(LedgerState::KNOWN), after) {
+            self.ledger_seconds[place].observe(after.as_secs_f64());
+        }
     }
 
     /// Count access lines that could not be written.
@@ -418,7 +468,17 @@ impl Families {
     }
 
     fn histograms(&self, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
-        let options = HistogramOpts::from(options(name, help)).buckets(BUCKETS.to_vec());
+        self.histograms_with(name, help, labels, BUCKETS)
+    }
+
+    fn histograms_with(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: &[f64],
+    ) -> HistogramVec {
+        let options = HistogramOpts::from(options(name, help)).buckets(buckets.to_vec());
         self.add(HistogramVec::new(options, labels))
     }
 }

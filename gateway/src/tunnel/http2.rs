@@ -215,11 +215,4 @@ impl Http2Connection {
         let ready = |live: &mut Live| matches!(live.send.poll_ready(&mut cx), Poll::Ready(Ok(())));
         idle && sound && self.live.as_mut().is_some_and(ready)
     }
-
-    /// The stream without HTTP/2. `None` cannot happen: the crate's end of the wire is gone by then.
-    #[must_use]
-    pub fn into_stream(mut self) -> Option<TunnelStream> {
-        self.live = None;
-        pipe::into_stream(self.wire)
-    }
 }

@@ -52,15 +52,6 @@ impl AppConnection {
         }
     }
 
-    /// The stream, without what is spoken on it.
-    #[must_use]
-    pub fn into_stream(self) -> Option<TunnelStream> {
-        match self {
-            Self::Http1(stream) | Self::NewHttp2(stream) => Some(stream),
-            Self::Http2(connection) => connection.into_stream(),
-        }
-    }
-
     /// No terminal, nothing unread that matters, and the tunnel takes exchanges.
     fn is_usable(&mut self) -> bool {
         match self {

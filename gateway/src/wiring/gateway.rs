@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -29,7 +28,9 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::defaults::DEAD_AFTER;
 use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
+use crate::ledger::Ledger;
 use crate::request::apps::Apps;
+use crate::request::linger::Lingering;
 use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
@@ -247,6 +248,7 @@ pub(super) fn share(
         chance,
         metrics,
     } = ground;
+    let ledger = Arc::new(Ledger::new(Arc::clone(&metrics), chance.bytes()));
     Arc::new(Shared {
         clock,
         chance,
@@ -263,7 +265,9 @@ pub(super) fn share(
         tasks: Tasks::new(),
         enroll,
         shutdown: public.signal(),
-        lingering: Arc::new(AtomicUsize::new(0)),
+        lingering: Lingering::default(),
+        ledger,
+        own_host: config.gateway.hosts.first().cloned(),
     })
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bridgehead_protocol::conn::StreamCounts;
+use uuid::Uuid;
 
 use crate::admin::{
     AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
@@ -12,6 +13,7 @@ use crate::admin::{
 };
 use crate::admit::GateView;
 use crate::config::{Admission, AppKind};
+use crate::ledger::{self, Counts, Said};
 use crate::request::Shared;
 use crate::route::AppRoute;
 use crate::shutdown::Shutdown;
@@ -179,6 +181,16 @@ impl AdminState for State {
             all.closing += counts.closing;
         }
         all
+    }
+
+    fn outcome(&self, request: Uuid) -> Option<Said> {
+        let clock = self.shared.clock;
+        let outcome = self.shared.ledger.by_request(clock.now(), request)?;
+        Some(ledger::said(&outcome, clock))
+    }
+
+    fn ledger(&self) -> Counts {
+        self.shared.ledger.counts(self.shared.clock.now())
     }
 
     fn revoke(&self, agent: &str) -> Option<usize> {

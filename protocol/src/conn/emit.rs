@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
+use crate::planted::Bug;
 use crate::wire::{Frame, GoAwayReason, StreamId, encode, encode_data_header};
 
 use super::event::{Counted, Ended};
@@ -160,7 +161,7 @@ impl Conn {
         }
         if std::mem::take(&mut stream.pending.count) {
             let counted = *stream.counted.get_or_insert(Counted {
-                written: stream.inn.taken(),
+                written: stream.inn.counted(),
                 read: stream.out.end(),
             });
             out.frame(&Frame::Count {
@@ -265,13 +266,13 @@ impl Conn {
         let (Some(id), Some(cause)) = (stream.id, stream.pending.conclude) else {
             return;
         };
-        if !stream.out.is_drained() {
+        if !stream.out.is_drained() && !Bug::FinalOvertakesData.bites() {
             return;
         }
         stream.pending.conclude = None;
         let (written, read) = match stream.ended {
             Some(Ended::Final { written, read, .. }) => (written, read),
-            _ => (stream.inn.taken(), stream.out.end()),
+            _ => (stream.inn.counted(), stream.out.end()),
         };
         out.frame(&Frame::Final {
             stream: id,

@@ -3,8 +3,9 @@
 //! Every way of giving up forgets queued and kept bytes and answers, in the same step, the highest
 //! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
 
+use crate::planted::Bug;
 use crate::time::Moment;
-use crate::wire::{Begin, Open, ResetCode};
+use crate::wire::{Begin, Open, ResetCode, StreamId};
 
 use super::event::{Counted, Ended, Wake};
 use super::flow::{RecvHalf, Taken};
@@ -94,6 +95,9 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return UNKNOWN;
         };
+        if Bug::RetainedNotForgotten.bites() {
+            return stream.out.emitted();
+        }
         let whole = stream.out.is_drained();
         let emitted = stream.out.forget();
         if stream.phase == Phase::Queued {
@@ -114,6 +118,9 @@ impl Conn {
         let Some(stream) = self.store.find(key) else {
             return UNKNOWN;
         };
+        if Bug::ResetOvertakesOpen.bites() && stream.phase == Phase::Queued {
+            return stream.out.emitted();
+        }
         let emitted = stream.out.forget();
         stream.inn.discard(Taken::Counted);
         if stream.phase == Phase::Queued {
@@ -132,8 +139,16 @@ impl Conn {
 
     /// The gateway's handle is gone: a live stream is reset.
     pub fn release(&mut self, key: StreamKey) {
-        self.reset(key, ResetCode::Cancelled);
+        if !Bug::CancelNotPassedOn.bites() {
+            self.reset(key, ResetCode::Cancelled);
+        }
         self.forget_handle(key);
+    }
+
+    /// The wire's number of a stream; nothing before its OPEN was emitted.
+    #[must_use]
+    pub fn stream_id(&self, key: StreamKey) -> Option<StreamId> {
+        self.store.get(key).and_then(|s| s.id)
     }
 
     /// What can be seen of a stream.
@@ -148,7 +163,7 @@ impl Conn {
             taken: s.inn.taken(),
             ended: s.ended,
             counted: s.counted,
-            closing: self.takes_no_streams(),
+            closing: self.takes_no_streams() && !Bug::GoAwayIgnored.bites(),
             suspended: self.is_suspended(),
         })
     }

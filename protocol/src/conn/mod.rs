@@ -41,6 +41,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{AppOffer, Frame, GoAwayReason, Limits, PeerLimits, StreamId, decode};
 
@@ -245,7 +246,9 @@ impl Conn {
     fn notice_sleep(&mut self, now: Moment) {
         if self.side == Side::Agent && self.lateness.slept(now) {
             let probe = self.liveness.probe(now);
-            self.lateness.hold(probe);
+            if !Bug::FrozenAgentWrites.bites() {
+                self.lateness.hold(probe);
+            }
             self.sched.ping(probe);
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{AppKind, Begin, FinalCause, Frame, Open, RefusedReason, ResetCode, StreamId};
 
@@ -25,6 +26,10 @@ impl Conn {
         if self.is_suspended() {
             return match frame {
                 Frame::Resume(part) => self.on_statement(part),
+                Frame::Data { stream, bytes, fin } if Bug::OldCarrierRead.bites() => {
+                    self.on_data(stream, bytes, fin)
+                }
+                _ if Bug::OldCarrierRead.bites() => Ok(()),
                 _ => Err("frame before the offsets were stated"),
             };
         }
@@ -184,6 +189,9 @@ impl Conn {
             // The agent follows with FINAL, which is what counts.
             stream.out.forget();
             self.wake(key, Wake::ALL);
+            return Ok(());
+        }
+        if Bug::WriteAfterReset.bites() {
             return Ok(());
         }
         stream.reset = true;
@@ -378,7 +386,7 @@ impl Conn {
         if id.0.is_multiple_of(2) {
             return Err("open with an even id");
         }
-        if id.0 <= self.highest_open {
+        if id.0 <= self.highest_open && !Bug::OpenDialledTwice.bites() {
             return Ok(());
         }
         self.check_opens()?;
@@ -442,6 +450,11 @@ impl Conn {
         }
         if stream.fenced.is_some() {
             return Err("fenced twice");
+        }
+        if Bug::WriteAfterFence.bites() {
+            stream.pending.count = true;
+            self.owe(key);
+            return Ok(());
         }
         let whole = stream.inn.taken() == stream.inn.received();
         stream.fenced = Some(linger && whole);

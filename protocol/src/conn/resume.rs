@@ -19,6 +19,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{Frame, Resume, StreamId};
 
@@ -355,6 +356,7 @@ impl Conn {
         stream.pending.opened = stream.was_opened;
         stream.pending.credit = stream.inn.credit_again();
         match stream.ended {
+            Some(_) if Bug::TerminalNotRepeated.bites() => {}
             Some(Ended::Refused { reason, errno }) => {
                 stream.pending.refused = Some((reason, errno));
             }

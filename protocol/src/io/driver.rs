@@ -20,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
 use crate::conn::{Conn, ConnError, Outbox};
+use crate::planted::Bug;
 use crate::time::Moment;
 
 use super::carrier::Carrier;
@@ -111,20 +112,33 @@ impl Driver {
             }
             state.next.take()
         };
+        if Bug::OldCarrierRead.bites() {
+            self.read_on();
+        }
         self.drop_carrier();
         let Some(Next { carrier, leftover }) = next else {
             return Ok(());
         };
         self.carrier = Some(carrier);
-        self.inbox = leftover;
+        self.inbox.unsplit(leftover);
         let now = self.shared.now();
         self.shared.act(|conn| conn.resume(now));
         self.take_inbox()
     }
 
+    /// What a planted bug does with the old carrier.
+    fn read_on(&mut self) {
+        if let Some(carrier) = &mut self.carrier {
+            let mut cx = Context::from_waker(Waker::noop());
+            drop(pin!(carrier.read_buf(&mut self.inbox)).poll(&mut cx));
+        }
+    }
+
     fn drop_carrier(&mut self) {
         self.carrier = None;
-        self.inbox.clear();
+        if !Bug::PartialFrameDecoded.bites() && !Bug::OldCarrierRead.bites() {
+            self.inbox.clear();
+        }
         self.outbox = Outbox::default();
         self.unflushed = false;
     }

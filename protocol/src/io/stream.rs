@@ -42,6 +42,13 @@ impl StreamControl {
         self.shared.look(|conn| conn.view(self.key)).unwrap_or(GONE)
     }
 
+    /// The stream's number in its tunnel; nothing before its OPEN left this side.
+    #[must_use]
+    pub fn id(&self) -> Option<u32> {
+        let id = self.shared.look(|conn| conn.stream_id(self.key));
+        id.map(|id| id.0)
+    }
+
     /// Marks where an exchange begins; answers its start offset.
     pub fn begin(&self, begin: Begin) -> u64 {
         let now = self.shared.now();

@@ -79,7 +79,42 @@ const PROTOCOL_CORE: &[&str] = &[
     "bridgehead_protocol::handshake",
     "bridgehead_protocol::conn",
     "bridgehead_protocol::time",
+    // Bugs that the simulation switches on; a constant `false` elsewhere.
+    "bridgehead_protocol::planted",
 ];
+
+/// The pure parts of the chaos carrier and of the load generator: values in, values out.
+const PURE_TOOLS: &[&str] = &[
+    "std",
+    "core",
+    "bytes",
+    "blake3",
+    "rand",
+    "serde",
+    "serde_json",
+    "thiserror",
+    "bridgehead_protocol::wire",
+    "bridgehead_tests::chaos::decision",
+    "bridgehead_tests::chaos::scan",
+    "bridgehead_tests::chaos::script",
+    "bridgehead_tests::chaos::span",
+    "bridgehead_tests::chaos::tally",
+    "bridgehead_tests::load::histogram",
+    "bridgehead_tests::load::judge",
+    "bridgehead_tests::load::told",
+    "bridgehead_tests::oracle::book",
+    "bridgehead_tests::oracle::content",
+];
+
+macro_rules! pure_tool {
+    ($prefix:literal) => {
+        Room {
+            prefix: $prefix,
+            may: PURE_TOOLS,
+            never: IMPURE,
+        }
+    };
+}
 
 macro_rules! pure_gateway {
     ($prefix:literal) => {
@@ -131,6 +166,19 @@ pub(crate) const ROOMS: &[Room] = &[
         may: PROTOCOL_CORE,
         never: IMPURE,
     },
+    pure_tool!("bridgehead_tests::chaos::decision"),
+    pure_tool!("bridgehead_tests::chaos::engine"),
+    pure_tool!("bridgehead_tests::chaos::parse"),
+    pure_tool!("bridgehead_tests::chaos::scan"),
+    pure_tool!("bridgehead_tests::chaos::script"),
+    pure_tool!("bridgehead_tests::chaos::span"),
+    pure_tool!("bridgehead_tests::chaos::tally"),
+    pure_tool!("bridgehead_tests::load::histogram"),
+    pure_tool!("bridgehead_tests::load::judge"),
+    pure_tool!("bridgehead_tests::load::plan"),
+    pure_tool!("bridgehead_tests::load::report"),
+    pure_tool!("bridgehead_tests::load::told"),
+    pure_tool!("bridgehead_tests::oracle::content"),
     pure_gateway!("bridgehead_gateway::route"),
     pure_gateway!("bridgehead_gateway::admit"),
     pure_gateway!("bridgehead_gateway::answer"),
@@ -143,6 +191,26 @@ pub(crate) const ROOMS: &[Room] = &[
     pure_gateway!("bridgehead_gateway::request::windows"),
     pure_gateway!("bridgehead_gateway::request::retry"),
     pure_gateway!("bridgehead_gateway::tunnel::registry"),
+    // The store behind its lock counts; the rest is pure and knows who an agent is.
+    Room {
+        prefix: "bridgehead_gateway::ledger",
+        may: &[
+            "std",
+            "core",
+            "thiserror",
+            "serde",
+            "uuid",
+            "blake3",
+            "bridgehead_protocol::verdict",
+            "bridgehead_protocol::time",
+            "bridgehead_protocol::handshake",
+            "bridgehead_protocol::wire",
+            "bridgehead_gateway::clock",
+            "bridgehead_gateway::telemetry::labels",
+            "bridgehead_gateway::telemetry::metrics",
+        ],
+        never: IMPURE,
+    },
     // It chooses among the values of its neighbour.
     Room {
         prefix: "bridgehead_gateway::tunnel::pick",

@@ -250,7 +250,16 @@ fn programs() -> BTreeMap<&'static str, clap::Command> {
     let mut agent = bridgehead_agent::cli::Cli::command();
     gateway.build();
     agent.build();
-    BTreeMap::from([("bh-gateway", gateway), ("bh-agent", agent)])
+    let mut chaos = bridgehead_tests::chaos::cli::command();
+    let mut load = bridgehead_tests::load::cli::command();
+    chaos.build();
+    load.build();
+    BTreeMap::from([
+        ("bh-gateway", gateway),
+        ("bh-agent", agent),
+        ("bh-chaos", chaos),
+        ("bh-load", load),
+    ])
 }
 
 /// The part of a command line that is ours: the program, its words.
@@ -265,7 +274,10 @@ fn ours(words: &[String]) -> Option<Vec<String>> {
     }
     let (program, rest) = words.split_first()?;
     let program = Path::new(program).file_name()?.to_str()?.to_owned();
-    let known = matches!(program.as_str(), "bh-gateway" | "bh-agent");
+    let known = matches!(
+        program.as_str(),
+        "bh-gateway" | "bh-agent" | "bh-chaos" | "bh-load"
+    );
     known.then(|| {
         std::iter::once(program)
             .chain(rest.iter().cloned())
@@ -374,8 +386,8 @@ fn variables(command: &clap::Command, all: &mut BTreeSet<String>) {
 
 #[test]
 fn every_environment_variable_that_is_named_exists() {
-    // The token has no flag, since a command line can be read by others; the last is of our tests.
-    let mut known = BTreeSet::from(["BH_TOKEN".to_owned(), "BH_DEEP".to_owned()]);
+    // The token has no flag, since a command line can be read by others; the others are of our tests.
+    let mut known = BTreeSet::from(["BH_TOKEN", "BH_DEEP", "BH_BIN_DIR"].map(str::to_owned));
     programs()
         .values()
         .for_each(|program| variables(program, &mut known));

@@ -11,6 +11,7 @@ mod cancel;
 mod cli;
 mod http2;
 mod keepalive;
+mod ledger;
 mod live;
 mod observe;
 mod refusals;

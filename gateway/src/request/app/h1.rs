@@ -107,10 +107,10 @@ impl Http1Exchange {
         (done && sent && taken && self.keep_alive).then_some(self.stream)
     }
 
-    /// The stream, to watch it linger after a fence.
+    /// Bytes that the app had said on the stream before.
     #[must_use]
-    pub fn into_stream(self) -> TunnelStream {
-        self.stream
+    pub fn read_before(&self) -> u64 {
+        self.received_before
     }
 
     fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamEnded>> {

@@ -153,12 +153,6 @@ impl Http2Exchange {
         self.connection.look();
     }
 
-    /// The connection as it is, to be given up.
-    #[must_use]
-    pub fn into_connection(self) -> Box<Http2Connection> {
-        self.connection
-    }
-
     fn view(&self) -> View {
         self.connection.control().view()
     }

@@ -191,21 +191,22 @@ impl AppExchange {
         }
     }
 
+    /// Bytes that the app had said on the stream before this exchange, where every later one is of
+    /// its answer. HTTP/2 says other things as well.
+    #[must_use]
+    pub fn read_before(&self) -> Option<u64> {
+        match self {
+            Self::Http1(exchange) => Some(exchange.read_before()),
+            Self::Http2(_) => None,
+        }
+    }
+
     /// The connection, if it may serve another exchange.
     #[must_use]
     pub fn into_kept(self) -> Option<AppConnection> {
         match self {
             Self::Http1(exchange) => exchange.into_kept().map(AppConnection::Http1),
             Self::Http2(exchange) => exchange.into_kept().map(AppConnection::Http2),
-        }
-    }
-
-    /// The connection as it is, to be given up.
-    #[must_use]
-    pub fn into_connection(self) -> AppConnection {
-        match self {
-            Self::Http1(exchange) => AppConnection::Http1(exchange.into_stream()),
-            Self::Http2(exchange) => AppConnection::Http2(exchange.into_connection()),
         }
     }
 }

@@ -7,6 +7,8 @@ mod evidence;
 mod go;
 mod h2c;
 mod http2;
+mod ledger;
+mod outcomes;
 mod own;
 mod retry;
 mod truth;

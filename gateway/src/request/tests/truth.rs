@@ -8,6 +8,7 @@ use std::time::Duration;
 use bridgehead_protocol::io::Outgoing;
 use bridgehead_protocol::wire::{FinalCause, RefusedReason};
 
+use crate::ledger::State;
 use crate::request::testing::{Agent, App, Client, HOST, World, pass};
 
 /// Small deterministic numbers: one seed is one world.
@@ -282,6 +283,7 @@ fn judge(
             1
         };
         assert!(truth.tries <= most, "repeated: {context}");
+        assert_outcome(world, &id, truth, &context);
         // A stage says how far it got for certain, so it may stay behind the truth, never run ahead.
         assert!(seen["stage"] == "none" || truth.taken > 0, "{context}");
     }
@@ -293,6 +295,25 @@ fn judge(
     }
     assert_eq!(world.load(), (0, 0), "seed {seed}: permits are left");
     assert!(world.outcomes().len() >= told.len(), "seed {seed}");
+}
+
+/// What the ledger says after all is over, against the truth and against what was told.
+fn assert_outcome(world: &World, id: &str, truth: &Truth, context: &str) {
+    let seen = world.exchange(id);
+    let Some(outcome) = world.outcome_of(id) else {
+        assert_ne!(seen["delivery"], "unknown", "{context}: not in the ledger");
+        return;
+    };
+    let context = format!("{context}: in the ledger as {outcome:?}");
+    match outcome.state {
+        State::NotDelivered => assert_eq!(truth.taken, 0, "{context}"),
+        State::Answered => assert!(truth.said > 0, "{context}"),
+        State::Unknown => assert!(truth.taken > 0 || truth.lost, "{context}"),
+        State::Pending => panic!("nobody waits any more: {context}"),
+    }
+    if seen["delivery"] == "delivered" {
+        assert_eq!(outcome.state, State::Answered, "{context}");
+    }
 }
 
 #[test]

@@ -83,16 +83,6 @@ pub(super) fn shaken(wire: &Mutex<Wire>) {
     lock(wire).is_shaking = false;
 }
 
-/// The stream again, once the crate's end of the wire is gone.
-pub(super) fn into_stream(wire: Arc<Mutex<Wire>>) -> Option<TunnelStream> {
-    let wire = Arc::into_inner(wire)?;
-    Some(
-        wire.into_inner()
-            .unwrap_or_else(PoisonError::into_inner)
-            .stream,
-    )
-}
-
 impl AsyncRead for Pipe {
     fn poll_read(
         self: Pin<&mut Self>,

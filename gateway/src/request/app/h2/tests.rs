@@ -6,7 +6,6 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tokio::io::AsyncWriteExt;
 use tokio::sync::Notify;
 
 use super::Http2Exchange;
@@ -442,16 +441,4 @@ async fn a_ping_is_answered_while_nobody_wants_the_answer() {
         () = attending => {}
         ponged = ponged => ponged.expect("in time").expect("the app lives"),
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_gives_its_stream_back_to_watch_it_linger() {
-    let mut world = World::new();
-    let (connection, mut socket) = world.connect().await;
-    let exchange = begin(connection, &head(Method::GET, BodyLength::None));
-    let stream = exchange.into_connection().into_stream();
-    let mut stream = stream.expect("nobody else has it");
-    socket.write_all(b"late").await.expect("it is sent");
-    let late = poll_fn(|cx| stream.poll_read(cx, 100)).await;
-    assert_eq!(late, Ok(Some(Bytes::from_static(b"late"))));
 }
