@@ -14,6 +14,7 @@ use bridgehead_tests::h2c::H2;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Setup, World, setup};
 
+use crate::ALONE;
 use crate::attackers::{ATTACKS, Attack, sink};
 
 /// Between two requests of the well-behaved client.
@@ -121,13 +122,14 @@ async fn under(world: &World, attack: Attack, addr: SocketAddr, span: Duration) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_well_behaved_client_notices_no_attack() {
+    let _alone = ALONE.lock().await;
     let app = App::start(victim).await;
     let world = guarded().start().await;
     let _agent = world.join("a1", &[("demo", &app.target())]).await;
     let (quiet, _tasks) = sink().await;
     let (span, control) = match deep() {
         true => (Duration::from_secs(60), Duration::from_secs(20)),
-        false => (Duration::from_secs(2), Duration::from_secs(1)),
+        false => (Duration::from_secs(2), Duration::from_millis(700)),
     };
     drop(live(&world, control).await);
     let mut faults = Vec::new();
@@ -225,7 +227,7 @@ async fn grown(world: &World, connections: usize, burst: &[u8]) -> u64 {
     }
     // The most while they hold on: what is held may be given back before they leave.
     let (begun, mut most) = (Instant::now(), before);
-    while begun.elapsed() < Duration::from_millis(700) {
+    while begun.elapsed() < Duration::from_millis(500) {
         wait::dawdle(Duration::from_millis(50)).await;
         most = most.max(world.gateway.resident());
     }
@@ -236,13 +238,14 @@ async fn grown(world: &World, connections: usize, burst: &[u8]) -> u64 {
 /// that waits for the client, and there may be a hundred of them.
 fn most_of(attack: &str) -> u64 {
     match attack {
-        "slow readers of a hundred streams" => 100 * (256 + 64) << 10,
+        "slow readers of a hundred streams" => (100 * (256 + 64)) << 10,
         _ => 4 << 20,
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_attacked_connection_holds_little() {
+    let _alone = ALONE.lock().await;
     let app = App::start(victim).await;
     let world = setup().start().await;
     let _agent = world.join("a1", &[("demo", &app.target())]).await;

@@ -17,3 +17,6 @@ mod rfc;
 #[allow(dead_code, unused_imports, unused_macros)]
 #[path = "../real/setup.rs"]
 mod setup;
+
+/// What measures or keeps the machine busy holds this: one after another, whatever the test runner does.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
