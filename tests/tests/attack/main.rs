@@ -3,6 +3,7 @@
 //! Every case goes through the real programs. What an origin cannot be set up for is skipped loudly;
 //! with `CI` set it is a failure.
 
+mod agents;
 mod attackers;
 mod case;
 mod floods;
