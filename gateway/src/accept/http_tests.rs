@@ -196,10 +196,12 @@ async fn a_reload_serves_new_handshakes_and_a_bad_one_changes_nothing() {
         cert: new.files[0].cert.clone(),
         key: old.files[0].key.clone(),
     };
-    assert!(store.reload(&[mixed]).is_err());
-    assert!(store.reload(&[]).is_err());
+    assert!(store.prepare(&[mixed]).is_err());
+    assert!(store.prepare(&[]).is_err());
     assert!(old.connect(&world, "a.example", &[]).await.is_ok());
-    store.reload(&new.files).expect("a reload");
+    let prepared = store.prepare(&new.files).expect("usable");
+    assert!(prepared.differs());
+    store.replace(prepared);
     assert!(old.connect(&world, "a.example", &[]).await.is_err());
     assert!(new.connect(&world, "a.example", &[]).await.is_ok());
 }

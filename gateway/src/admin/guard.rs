@@ -10,6 +10,8 @@ use std::net::IpAddr;
 
 use http::header::{AUTHORIZATION, HOST, HeaderMap, ORIGIN};
 
+use crate::config::Config;
+
 /// Open to everyone who reaches the port, for probes; they tell no more than alive and ready.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
@@ -44,6 +46,17 @@ impl Access {
         Self {
             token: Some(token),
             hosts,
+        }
+    }
+
+    /// What a configuration demands.
+    #[must_use]
+    pub fn configured(config: &Config) -> Self {
+        let own = config.gateway.hosts.iter();
+        let hosts = own.map(|host| host.as_str().to_owned()).collect();
+        match &config.admin.token_hash {
+            Some(hash) => Self::with_token(hash.value(), hosts),
+            None => Self::loopback(hosts),
         }
     }
 

@@ -14,7 +14,7 @@ pub use routes::Admin;
 pub use serve::serve;
 pub use state::{
     AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
-    TunnelInfo,
+    Reloaded, TunnelInfo,
 };
 
 #[cfg(test)]

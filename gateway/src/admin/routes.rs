@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::extract::{Path, Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -31,17 +32,21 @@ pub(super) struct Peer(pub(super) SocketAddr);
 pub struct Admin {
     state: Arc<dyn AdminState>,
     sinks: Arc<Sinks>,
-    access: Arc<Access>,
+    access: Arc<ArcSwap<Access>>,
 }
 
 impl Admin {
-    /// Answers about `state` and what `sinks` remember, for those whom `access` lets in.
+    /// Answers about `state` and what `sinks` remember, for those whom `access` lets in now.
     #[must_use]
-    pub fn new(state: Arc<dyn AdminState>, sinks: Arc<Sinks>, access: Access) -> Self {
+    pub fn new(
+        state: Arc<dyn AdminState>,
+        sinks: Arc<Sinks>,
+        access: Arc<ArcSwap<Access>>,
+    ) -> Self {
         Self {
             state,
             sinks,
-            access: Arc::new(access),
+            access,
         }
     }
 
@@ -55,12 +60,14 @@ impl Admin {
             .route("/healthz", get(healthz))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
+            .route("/v1/openapi.json", get(openapi))
             .route("/v1/status", get(status))
             .route("/v1/apps", get(apps))
             .route("/v1/apps/{name}", get(app))
             .route("/v1/tunnels", get(tunnels))
             .route("/v1/tunnels/{id}", get(tunnel))
             .route("/v1/exchanges/{id}", get(exchange))
+            .route("/v1/reload", post(reload))
             .route("/v1/drain", post(drain))
             .route("/v1/agents/{id}/revoke", post(revoke))
             .fallback(nothing_here)
@@ -85,7 +92,11 @@ async fn guarded(State(admin): State<Admin>, request: Request, next: Next) -> Re
         );
     };
     let path = request.uri().path();
-    let mut response = match admin.access.check(peer.ip(), path, request.headers()) {
+    let mut response = match admin
+        .access
+        .load()
+        .check(peer.ip(), path, request.headers())
+    {
         Ok(()) => next.run(request).await,
         Err(denied) => refuse(denied),
     };
@@ -149,6 +160,11 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     }
 }
 
+async fn openapi() -> Response {
+    let document = include_str!("openapi.json");
+    ([(CONTENT_TYPE, "application/json")], document).into_response()
+}
+
 async fn status(State(admin): State<Admin>) -> Response {
     Json(admin.state.gateway()).into_response()
 }
@@ -200,6 +216,24 @@ async fn exchange(State(admin): State<Admin>, Path(id): Path<String>) -> Respons
         (line, outcome) => {
             let view = exchange_view(id, line, outcome.as_ref());
             ([(CONTENT_TYPE, "application/json")], view).into_response()
+        }
+    }
+}
+
+async fn reload(State(admin): State<Admin>) -> Response {
+    let state = Arc::clone(&admin.state);
+    match tokio::task::spawn_blocking(move || state.reload()).await {
+        Ok(Ok(reloaded)) => Json(reloaded).into_response(),
+        Ok(Err(errors)) => {
+            let status = StatusCode::UNPROCESSABLE_ENTITY;
+            let message = "the configuration is not valid, nothing was changed";
+            let error = json!({ "code": "invalid_configuration", "message": message });
+            (status, Json(json!({ "error": error, "errors": errors }))).into_response()
+        }
+        Err(error) => {
+            tracing::error!(%error, "the reload panicked");
+            let status = StatusCode::INTERNAL_SERVER_ERROR;
+            problem(status, "internal", "the reload failed")
         }
     }
 }

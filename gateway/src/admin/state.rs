@@ -50,6 +50,12 @@ pub trait AdminState: Send + Sync + 'static {
     /// were; nothing if no token names this agent.
     fn revoke(&self, agent: &str) -> Option<usize>;
 
+    /// Read the configuration again and put it in place, all or nothing. Reads files.
+    ///
+    /// # Errors
+    /// All that is wrong with it, a line each.
+    fn reload(&self) -> Result<Reloaded, Vec<String>>;
+
     /// Refuse new work, finish old work, then end. Repeating it changes nothing.
     fn drain(&self);
 }
@@ -85,6 +91,15 @@ impl Readiness {
         }
         reasons
     }
+}
+
+/// What a reload did, by the names of keys and entries.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Reloaded {
+    /// In effect now.
+    pub changed: Vec<String>,
+    /// Differs from what runs, and will not be in effect before a restart.
+    pub needs_restart: Vec<String>,
 }
 
 /// `/v1/status`.
@@ -131,7 +146,7 @@ pub struct AdmissionInfo {
     /// Slots for large bodies.
     pub large_body_slots: usize,
     /// Seconds left of a quarantine; 0 while its end is being probed, null without one.
-    pub quarantine: Option<u128>,
+    pub quarantine: Option<u64>,
     /// Clients with a run of identical failures.
     pub failing_clients: usize,
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
+use arc_swap::ArcSwap;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -115,6 +116,16 @@ impl AdminState for Gateway {
         (agent == "laptop").then_some(2)
     }
 
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        match self.draining.load(Ordering::Relaxed) {
+            true => Err(vec!["gw.toml:3: unknown key".into()]),
+            false => Ok(Reloaded {
+                changed: vec!["[[app]] demo".into()],
+                needs_restart: vec!["[gateway].node".into()],
+            }),
+        }
+    }
+
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -136,6 +147,7 @@ impl Scene {
         let addr = listener.local_addr().expect("bound");
         let clock = Clock::start();
         let sinks = Sinks::new(clock, Metrics::new(), None);
+        let access = Arc::new(ArcSwap::from_pointee(access));
         let admin = Admin::new(Arc::new(Gateway::default()), Arc::clone(&sinks), access);
         let (stop, stopped) = oneshot::channel();
         let served = tokio::spawn(serve(listener, admin, async {
@@ -200,6 +212,23 @@ async fn an_agent_is_revoked_by_the_name_of_its_token() {
         (404, &Value::from("unknown_agent"))
     );
     assert_eq!(scene.json("GET /v1/agents/laptop/revoke").await.0, 405);
+}
+
+#[tokio::test]
+async fn a_reload_says_what_changed_or_all_that_is_wrong() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (status, body) = scene.json("POST /v1/reload").await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        body,
+        serde_json::json!({ "changed": ["[[app]] demo"], "needs_restart": ["[gateway].node"] })
+    );
+    assert_eq!(scene.json("GET /v1/reload").await.0, 405);
+    // The double refuses a reload once it drains.
+    assert_eq!(scene.json("POST /v1/drain").await.0, 202);
+    let (status, body) = scene.json("POST /v1/reload").await;
+    assert_eq!(status, 422);
+    assert_eq!(body["errors"][0], "gw.toml:3: unknown key");
 }
 
 #[tokio::test]
@@ -270,10 +299,118 @@ async fn metrics_come_in_the_text_format_and_count_this_connection() {
     }
 }
 
+/// Fails unless `value` is what `schema` says, and says all of it.
+fn fits(document: &Value, schema: &Value, value: &Value, place: &str) {
+    if let Some(name) = schema["$ref"].as_str() {
+        let schema = &document["components"]["schemas"][name.rsplit('/').next().unwrap_or(name)];
+        assert!(schema.is_object(), "{place}: {name} is described");
+        return fits(document, schema, value, place);
+    }
+    if let Some(choices) = schema["oneOf"].as_array() {
+        // Null, or the one that is described.
+        let described = choices.iter().find(|choice| choice["type"] != "null");
+        return match value {
+            Value::Null => (),
+            value => fits(document, described.expect("a choice"), value, place),
+        };
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    let types = match &schema["type"] {
+        Value::Array(types) => types.clone(),
+        one => vec![one.clone()],
+    };
+    assert!(
+        types.contains(&kind.into()),
+        "{place} is {kind}, not {types:?}"
+    );
+    if let Some(choices) = schema["enum"].as_array() {
+        assert!(choices.contains(value), "{place} is {value}");
+    }
+    for item in value.as_array().into_iter().flatten() {
+        fits(document, &schema["items"], item, place);
+    }
+    let Some(fields) = value.as_object() else {
+        return;
+    };
+    for required in schema["required"].as_array().into_iter().flatten() {
+        let name = required.as_str().expect("a name");
+        assert!(fields.contains_key(name), "{place}.{name} is missing");
+    }
+    for (name, value) in fields {
+        match &schema["properties"][name] {
+            Value::Null => assert_ne!(
+                schema["additionalProperties"], false,
+                "{place}.{name} is not described"
+            ),
+            inner => fits(document, inner, value, &format!("{place}.{name}")),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_answer_is_what_the_openapi_document_says() {
+    let scene = Scene::new(Access::loopback(Vec::new())).await;
+    let (_, document) = scene.json("GET /v1/openapi.json").await;
+    let asked = [
+        ("GET /healthz", "/healthz"),
+        ("GET /readyz", "/readyz"),
+        ("GET /v1/openapi.json", "/v1/openapi.json"),
+        ("GET /v1/status", "/v1/status"),
+        ("GET /v1/apps", "/v1/apps"),
+        ("GET /v1/apps/demo", "/v1/apps/{name}"),
+        ("GET /v1/apps/ghost", "/v1/apps/{name}"),
+        ("GET /v1/tunnels", "/v1/tunnels"),
+        ("GET /v1/tunnels/t-1", "/v1/tunnels/{id}"),
+        ("GET /v1/exchanges/nonsense", "/v1/exchanges/{id}"),
+        ("POST /v1/reload", "/v1/reload"),
+        ("POST /v1/agents/laptop/revoke", "/v1/agents/{id}/revoke"),
+        ("POST /v1/drain", "/v1/drain"),
+        ("POST /v1/reload", "/v1/reload"),
+        ("GET /readyz", "/readyz"),
+    ];
+    for (line, path) in asked {
+        let (status, body) = scene.json(line).await;
+        let method = line.split(' ').next().unwrap_or_default().to_lowercase();
+        let answers = &document["paths"][path][method]["responses"];
+        let content = &answers[status.to_string()]["content"]["application/json"];
+        assert!(content.is_object(), "{line}: {status} is not described");
+        fits(&document, &content["schema"], &body, line);
+    }
+}
+
+#[test]
+fn the_openapi_document_names_exactly_the_addresses_that_are_routed() {
+    let document: Value = serde_json::from_str(include_str!("openapi.json")).expect("JSON");
+    let mut described: Vec<String> = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        let methods = methods.as_object().expect("methods");
+        described.extend(methods.keys().map(|method| format!("{method} {path}")));
+    }
+    let mut routed: Vec<String> = include_str!("routes.rs")
+        .split(".route(\"")
+        .skip(1)
+        .map(|rest| {
+            let (path, rest) = rest.split_once("\", ").expect("a path and a handler");
+            format!("{} {path}", rest.split('(').next().unwrap_or_default())
+        })
+        .collect();
+    described.sort();
+    routed.sort();
+    assert_eq!(described, routed);
+}
+
 #[tokio::test]
 async fn what_is_not_built_is_not_there() {
     let scene = Scene::new(Access::loopback(Vec::new())).await;
-    for line in ["POST /v1/reload", "GET /v1/openapi.json", "GET /"] {
+    for line in ["GET /v1/openapi.yaml", "POST /v1/nothing", "GET /"] {
         assert_eq!(scene.json(line).await.0, 404, "{line}");
     }
     assert_eq!(scene.json("GET /v1/drain").await.0, 405);

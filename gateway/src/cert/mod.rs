@@ -53,6 +53,21 @@ pub struct CertStore {
     provider: Arc<CryptoProvider>,
 }
 
+/// Certificates that were read and are usable.
+#[derive(Debug)]
+pub struct Prepared {
+    pairs: Vec<Arc<CertifiedKey>>,
+    differs: bool,
+}
+
+impl Prepared {
+    /// True if they are not the ones in use.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.differs
+    }
+}
+
 impl CertStore {
     /// Load every pair.
     ///
@@ -67,14 +82,22 @@ impl CertStore {
         })
     }
 
-    /// Read the files again; new handshakes use what they hold now.
+    /// Reads the files again, for a later [`CertStore::replace`].
     ///
     /// # Errors
-    /// As [`CertStore::load`]; the certificates in use stay.
-    pub fn reload(&self, files: &[CertificateFiles]) -> Result<(), CertError> {
+    /// As [`CertStore::load`].
+    pub fn prepare(&self, files: &[CertificateFiles]) -> Result<Prepared, CertError> {
         let pairs = load_all(files, &self.provider)?;
-        self.pairs.store(Arc::new(pairs));
-        Ok(())
+        let chains = |pairs: &[Arc<CertifiedKey>]| -> Vec<_> {
+            pairs.iter().map(|pair| pair.cert.clone()).collect()
+        };
+        let differs = chains(&pairs) != chains(&self.pairs.load());
+        Ok(Prepared { pairs, differs })
+    }
+
+    /// New handshakes use these; connections that stand are not touched.
+    pub fn replace(&self, prepared: Prepared) {
+        self.pairs.store(Arc::new(prepared.pairs));
     }
 
     /// TLS terms of a listener that uses this store and offers `protocols` (ALPN), preferred first.

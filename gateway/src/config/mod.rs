@@ -6,6 +6,7 @@
 //! error, never ignored.
 
 mod admission;
+mod changes;
 mod check;
 pub mod defaults;
 mod dev;
@@ -26,6 +27,7 @@ mod tests;
 use std::path::Path;
 
 pub use admission::{Admission, ClientRate, Rate};
+pub use changes::Changes;
 pub use dev::DevOptions;
 pub use error::{ConfigError, ConfigErrors};
 pub use names::AppName;

@@ -23,6 +23,8 @@ struct Key {
 pub struct Tokens {
     /// Looked up; iterated only where the order means nothing.
     keys: HashMap<String, Key>,
+    /// Revoked by the operator; not valid again before the next start.
+    revoked: Vec<(String, TokenHash)>,
 }
 
 impl Tokens {
@@ -46,7 +48,31 @@ impl Tokens {
         });
         Self {
             keys: keys.collect(),
+            revoked: Vec::new(),
         }
+    }
+
+    /// The tokens of a newer configuration. What the operator has revoked since the start stays so;
+    /// a new key of the same agent is valid.
+    #[must_use]
+    pub fn replaced(&self, agents: &[AgentEntry]) -> Self {
+        let mut next = Self::new(agents);
+        for (id, hash) in &self.revoked {
+            if let Some(key) = next.keys.get(id)
+                && key.hash.value() == hash.value()
+            {
+                next.keys.remove(id);
+            }
+        }
+        next.revoked.clone_from(&self.revoked);
+        next
+    }
+
+    /// What a tunnel that joined with this key may offer now; nothing if the key is gone.
+    #[must_use]
+    pub fn scope_of(&self, key: &str, subject: &str) -> Option<&Scope> {
+        let key = self.keys.get(key)?;
+        (key.subject == subject).then_some(&key.scope)
     }
 
     /// These tokens without those of one agent; nothing if it has none. The configuration is not
@@ -54,10 +80,16 @@ impl Tokens {
     #[must_use]
     pub fn without(&self, subject: &str) -> Option<Self> {
         self.knows(subject).then(|| {
-            let others = self.keys.iter().filter(|(_, key)| key.subject != subject);
-            Self {
-                keys: others.map(|(id, key)| (id.clone(), key.clone())).collect(),
-            }
+            let mut revoked = self.revoked.clone();
+            let mut keys = self.keys.clone();
+            keys.retain(|id, key| {
+                let stays = key.subject != subject;
+                if !stays {
+                    revoked.push((id.clone(), key.hash));
+                }
+                stays
+            });
+            Self { keys, revoked }
         })
     }
 
@@ -127,6 +159,33 @@ mod tests {
         assert_eq!(left.verify(&mine).err(), Some(Denied::Unknown));
         assert_eq!(left.verify(&other).unwrap().subject, "edge-2");
         assert!(!left.knows("edge-1") && left.without("edge-1").is_none());
+    }
+
+    #[test]
+    fn what_was_revoked_stays_so_in_a_newer_configuration_and_a_new_key_is_valid() {
+        let (old, new) = (
+            Token::generate("k1", &[7; 32]).unwrap(),
+            Token::generate("k2", &[8; 32]).unwrap(),
+        );
+        let key = |token: &Token| AgentKey {
+            id: token.key_id().into(),
+            hash: token.hash(),
+            expires: None,
+        };
+        let entry = |keys| {
+            [AgentEntry {
+                id: "edge-1".into(),
+                keys,
+                apps: vec![AppPattern::parse("*").unwrap()],
+            }]
+        };
+        let tokens = Tokens::new(&entry(vec![key(&old)]));
+        let revoked = tokens.without("edge-1").unwrap();
+        let next = revoked.replaced(&entry(vec![key(&old), key(&new)]));
+        assert_eq!(next.verify(&old).err(), Some(Denied::Unknown));
+        assert!(next.verify(&new).is_ok());
+        assert!(next.scope_of("k2", "edge-1").is_some() && next.scope_of("k1", "edge-1").is_none());
+        assert!(next.scope_of("k2", "other").is_none());
     }
 
     #[test]

@@ -34,6 +34,14 @@ pub(super) struct Bound {
     pub(super) workers: usize,
     pub(super) doors: Vec<Door>,
     pub(super) admin: std::net::TcpListener,
+    pub(super) certs: Certs,
+}
+
+/// Certificates in use, by side.
+#[derive(Default)]
+pub(super) struct Certs {
+    pub(super) public: Option<Arc<CertStore>>,
+    pub(super) tunnel: Option<Arc<CertStore>>,
 }
 
 impl Bound {
@@ -44,6 +52,7 @@ impl Bound {
             count => count,
         };
         let mut doors = Vec::new();
+        let mut certs = Certs::default();
         let mut door = |what, address, duty| -> Result<(), WiringError> {
             let sockets =
                 listener::bind(address, workers).map_err(|error| WiringError::Listen {
@@ -63,7 +72,8 @@ impl Bound {
             door("public.http", *address, Duty::Http(None))?;
         }
         if !config.public.https.is_empty() {
-            let tls = tls(&config.public.tls, &http::ALPN)?;
+            let (store, tls) = tls(&config.public.tls, &http::ALPN)?;
+            certs.public = Some(store);
             for address in &config.public.https {
                 door("public.https", *address, Duty::Http(Some(Arc::clone(&tls))))?;
             }
@@ -71,10 +81,12 @@ impl Bound {
         let tunnel_tls = if config.tunnel.plain {
             None
         } else {
-            Some(tls(
+            let (store, tls) = tls(
                 tunnel_certificates(&config),
                 &[bridgehead_protocol::io::tls::ALPN],
-            )?)
+            )?;
+            certs.tunnel = Some(store);
+            Some(tls)
         };
         for address in &config.tunnel.listen {
             door("tunnel.listen", *address, Duty::Tunnel(tunnel_tls.clone()))?;
@@ -98,12 +110,13 @@ impl Bound {
             workers,
             doors,
             admin,
+            certs,
         })
     }
 }
 
 /// The tunnel's own certificates, or those of the public side.
-fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
+pub(super) fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
     if config.tunnel.tls.is_empty() {
         &config.public.tls
     } else {
@@ -111,11 +124,13 @@ fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
     }
 }
 
-fn tls(files: &[CertificateFiles], alpn: &[&[u8]]) -> Result<Arc<ServerConfig>, WiringError> {
+type Tls = (Arc<CertStore>, Arc<ServerConfig>);
+
+fn tls(files: &[CertificateFiles], alpn: &[&[u8]]) -> Result<Tls, WiringError> {
     let store = Arc::new(CertStore::load(files)?);
-    let config = bridgehead_protocol::io::tls::server_config(store, alpn);
+    let config = bridgehead_protocol::io::tls::server_config(Arc::clone(&store) as _, alpn);
     config
-        .map(Arc::new)
+        .map(|config| (store, Arc::new(config)))
         .map_err(|error| WiringError::Tls(error.to_string()))
 }
 

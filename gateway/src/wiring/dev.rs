@@ -20,7 +20,7 @@ use crate::dev::DemoApp;
 /// Runs until told to end.
 pub(super) async fn run(run: DevRun) -> Result<(), WiringError> {
     let bound = Bound::bind(run.config.clone())?;
-    let gateway = Gateway::start(bound, AccessTo::Stderr(run.log.format))?;
+    let gateway = Gateway::start(bound, AccessTo::Stderr(run.log.format), None)?;
     let (target, demo) = match &run.target {
         Some(target) => (target.clone(), None),
         None => {

@@ -1,9 +1,11 @@
-//! What ends the process: the first SIGTERM or Ctrl-C drains, the second forces. A hangup does not.
+//! What ends the process: the first SIGTERM or Ctrl-C drains, the second forces. A hangup reloads.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use super::WiringError;
+use super::reload::Reloader;
 
 type Next = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -16,7 +18,6 @@ impl Signals {
     /// Listens to the system.
     #[cfg(unix)]
     pub(super) fn listen() -> Result<Self, WiringError> {
-        use std::sync::Arc;
         use tokio::signal::unix::{SignalKind, signal};
         use tokio::sync::Mutex;
         let listen = |kind| {
@@ -66,10 +67,9 @@ impl Signals {
     }
 }
 
-/// Keeps SIGHUP, by which operators ask for a reload, from ending the process: there is no reload
-/// yet, and the system's default would cut every exchange.
+/// Reloads the configuration at every SIGHUP.
 #[cfg(unix)]
-pub(super) fn survive_hangups() -> Result<(), WiringError> {
+pub(super) fn on_hangup(reloader: Arc<Reloader>) -> Result<(), WiringError> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut hangups = signal(SignalKind::hangup()).map_err(|error| WiringError::System {
         what: "cannot listen to signals",
@@ -77,14 +77,19 @@ pub(super) fn survive_hangups() -> Result<(), WiringError> {
     })?;
     tokio::spawn(async move {
         while hangups.recv().await.is_some() {
-            tracing::warn!("SIGHUP: no reload in this version, restart to apply a configuration");
+            let reloader = Arc::clone(&reloader);
+            // It logs what came of it.
+            let told = tokio::task::spawn_blocking(move || reloader.reload()).await;
+            if told.is_err() {
+                tracing::error!("the reload panicked");
+            }
         }
     });
     Ok(())
 }
 
-/// There is no such signal here.
+/// There is no such signal here; the admin listener reloads as well.
 #[cfg(not(unix))]
-pub(super) fn survive_hangups() -> Result<(), WiringError> {
+pub(super) fn on_hangup(_: Arc<Reloader>) -> Result<(), WiringError> {
     Ok(())
 }

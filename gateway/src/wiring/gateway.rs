@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::WiringError;
 use super::bound::{Bound, Door, Duty};
 use super::end::Signals;
+use super::reload::Reloader;
 use super::state::State;
 use super::tunnels::{TcpApp, TunnelFront};
 use super::workers::{self, Fronts, Gates, Workers};
@@ -115,16 +117,23 @@ pub(super) struct Gateway {
     workers: Workers,
     grace: Duration,
     addresses: Addresses,
+    reloader: Arc<Reloader>,
 }
 
 impl Gateway {
     /// Starts everything.
-    pub(super) fn start(bound: Bound, access: AccessTo) -> Result<Self, WiringError> {
+    /// `file`: where its configuration came from, for reloads.
+    pub(super) fn start(
+        bound: Bound,
+        access: AccessTo,
+        file: Option<PathBuf>,
+    ) -> Result<Self, WiringError> {
         let Bound {
             config,
             workers: count,
             doors,
             admin: admin_socket,
+            certs,
         } = bound;
         let (public, tunnels) = (Arc::new(Shutdown::new()), Shutdown::new());
         let ground = Ground::system();
@@ -135,6 +144,14 @@ impl Gateway {
         if let Some(budget) = budget {
             shared.sinks.metrics().set_memory_budget(budget);
         }
+        let admin_access = Arc::new(ArcSwap::from_pointee(Access::configured(&config)));
+        let reloader = Arc::new(Reloader::new(
+            file,
+            Arc::clone(&shared),
+            certs,
+            Arc::clone(&admin_access),
+            config.clone(),
+        ));
         let state = State {
             shared: Arc::clone(&shared),
             shutdown: Arc::clone(&public),
@@ -147,9 +164,12 @@ impl Gateway {
                 .collect(),
             tunnel: addresses.tunnel.clone(),
             memory_budget: budget,
+            reloader: Arc::clone(&reloader),
         };
         let (admin_end, ended) = oneshot::channel();
-        let admin = serve_admin(&config, admin_socket, state, &shared, ended)?;
+        let sinks = Arc::clone(&shared.sinks);
+        let admin = Admin::new(Arc::new(state), sinks, admin_access);
+        let admin = serve_admin(admin, admin_socket, ended)?;
         let workers = workers::start(count, doors, &fronts(&config, &shared, &public, &tunnels))?;
         let grace = config.gateway.grace;
         Ok(Self {
@@ -161,7 +181,13 @@ impl Gateway {
             workers,
             grace,
             addresses,
+            reloader,
         })
+    }
+
+    /// Reads its configuration again.
+    pub(super) fn reloader(&self) -> Arc<Reloader> {
+        Arc::clone(&self.reloader)
     }
 
     /// Where it listens.
@@ -279,6 +305,7 @@ fn enroll(
 ) -> Arc<Enroll> {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
+        resume_window: config.tunnel.resume_window,
         ..conn::Settings::default()
     };
     let limits = PeerLimits {
@@ -293,8 +320,7 @@ fn enroll(
             node: config.gateway.node.clone(),
             features: Vec::new(),
             ping_after: settings.ping_after,
-            // A lost tunnel is not resumed yet, and the agent is told so.
-            resume_window: Duration::ZERO,
+            resume_window: settings.resume_window,
             limits,
             nodes: Vec::new(),
         },
@@ -407,10 +433,8 @@ fn addresses(
 }
 
 fn serve_admin(
-    config: &Config,
+    admin: Admin,
     socket: std::net::TcpListener,
-    state: State,
-    shared: &Shared,
     ended: oneshot::Receiver<()>,
 ) -> Result<JoinHandle<()>, WiringError> {
     let listener =
@@ -418,17 +442,6 @@ fn serve_admin(
             what: "admin listener",
             error,
         })?;
-    let hosts = config
-        .gateway
-        .hosts
-        .iter()
-        .map(|host| host.as_str().to_owned())
-        .collect();
-    let access = match &config.admin.token_hash {
-        Some(hash) => Access::with_token(hash.value(), hosts),
-        None => Access::loopback(hosts),
-    };
-    let admin = Admin::new(Arc::new(state), Arc::clone(&shared.sinks), access);
     Ok(tokio::spawn(async move {
         let ended = async {
             // A dropped sender ends it too.

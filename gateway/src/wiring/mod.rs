@@ -9,6 +9,7 @@ mod dev;
 mod end;
 mod gateway;
 pub mod handed;
+mod reload;
 mod state;
 mod tunnels;
 mod workers;
@@ -78,12 +79,13 @@ pub fn run(work: Work) -> Result<(), WiringError> {
 
 fn run_serve(run: ServeRun) -> Result<(), WiringError> {
     crate::telemetry::log::start(run.log.format, &run.log.level)?;
-    let format = run.log.format;
+    let (format, file) = (run.log.format, run.file);
     let bound = bound::Bound::bind(run.config)?;
     main_runtime()?.block_on(async move {
-        let gateway = gateway::Gateway::start(bound, gateway::AccessTo::Stdout(format))?;
+        let gateway =
+            gateway::Gateway::start(bound, gateway::AccessTo::Stdout(format), Some(file))?;
         let end = end::Signals::listen()?;
-        end::survive_hangups()?;
+        end::on_hangup(gateway.reloader())?;
         println!("ready {}", gateway.addresses().line(None));
         gateway.run(end).await
     })

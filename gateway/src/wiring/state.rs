@@ -7,9 +7,10 @@ use std::time::SystemTime;
 use bridgehead_protocol::conn::StreamCounts;
 use uuid::Uuid;
 
+use super::reload::Reloader;
 use crate::admin::{
     AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
-    TunnelInfo,
+    Reloaded, TunnelInfo,
 };
 use crate::admit::GateView;
 use crate::config::{Admission, AppKind};
@@ -29,6 +30,7 @@ pub(super) struct State {
     pub(super) public: Vec<SocketAddr>,
     pub(super) tunnel: Vec<SocketAddr>,
     pub(super) memory_budget: Option<u64>,
+    pub(super) reloader: Arc<Reloader>,
 }
 
 impl State {
@@ -77,7 +79,9 @@ fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
         large_bodies: now.large_bodies,
         large_body_slots: limits.large_body_slots,
         // Rounded up: 0 says that the pause itself is over.
-        quarantine: now.quarantine.map(|rest| rest.as_millis().div_ceil(1000)),
+        quarantine: now
+            .quarantine
+            .map(|rest| rest.as_secs() + u64::from(rest.subsec_nanos() > 0)),
         failing_clients: now.failing_clients,
     }
 }
@@ -147,6 +151,7 @@ impl AdminState for State {
         let registry = self.shared.tunnels.snapshot();
         let info = |live: &Arc<LiveTunnel>| {
             let stats = live.tunnel.stats();
+            let carried = live.carried();
             let offers = registry
                 .apps()
                 .filter(|app| registry.offers(app).iter().any(|o| o.number == live.number));
@@ -154,14 +159,10 @@ impl AdminState for State {
                 id: live.id.to_string(),
                 agent: live.agent.to_string(),
                 subject: live.identity.subject.clone(),
-                carrier: live.carrier,
-                peer: live.peer,
+                carrier: carried.kind.as_str(),
+                peer: carried.peer,
                 since: live.since,
-                state: if live.is_accepting() {
-                    "live"
-                } else {
-                    "draining"
-                },
+                state: live.state().as_str(),
                 apps: offers.map(ToString::to_string).collect(),
                 streams: stats.streams.total(),
                 rtt: stats.rtt,
@@ -195,6 +196,10 @@ impl AdminState for State {
 
     fn revoke(&self, agent: &str) -> Option<usize> {
         self.shared.enroll.revoke(agent)
+    }
+
+    fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        self.reloader.reload()
     }
 
     fn drain(&self) {

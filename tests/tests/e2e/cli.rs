@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bridgehead_tests::app::{self, App};
 use bridgehead_tests::process::{self, Finished, Process, Stream};
-use bridgehead_tests::world::{Folder, Places, Token, setup};
+use bridgehead_tests::world::{Folder, Places, Token};
 use bridgehead_tests::{binaries, client, pki, wait};
 use serde_json::Value;
 
@@ -344,16 +344,6 @@ async fn a_terminated_gateway_ends_in_order() {
         process.wait_exit(Duration::from_secs(15)).success(),
         "an orderly end is a success"
     );
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_hangup_is_told_and_ends_nothing() {
-    let world = setup().start().await;
-    world.gateway.signal("HUP");
-    world
-        .gateway
-        .line("that it does not reload", |l| l.contains("no reload"));
-    assert_eq!(world.admin("/v1/status").await["draining"], false);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,147 @@
+//! The configuration read again while the gateway runs: all of it, or nothing.
+//!
+//! Everything that can fail happens first; then routes, tokens, certificates and the admin token
+//! are put in place, each as one swap. An exchange that runs keeps the route it began with.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::bound::{Certs, tunnel_certificates};
+use crate::admin::{Access, Reloaded};
+use crate::cert::{CertError, CertStore, Prepared};
+use crate::config::{AppKind, AppName, CertificateFiles, Changes, Config};
+use crate::request::Shared;
+use crate::route::RouteTable;
+
+/// What a reload reads, and what it puts in place.
+pub(super) struct Reloader {
+    /// Where the configuration came from; `dev` has none.
+    file: Option<PathBuf>,
+    shared: Arc<Shared>,
+    certs: Certs,
+    access: Arc<ArcSwap<Access>>,
+    running: Mutex<Config>,
+}
+
+/// Certificates that are ready to take over.
+type Renewed = Option<(Arc<CertStore>, Prepared)>;
+
+impl Reloader {
+    pub(super) fn new(
+        file: Option<PathBuf>,
+        shared: Arc<Shared>,
+        certs: Certs,
+        access: Arc<ArcSwap<Access>>,
+        running: Config,
+    ) -> Self {
+        Self {
+            file,
+            shared,
+            certs,
+            access,
+            running: Mutex::new(running),
+        }
+    }
+
+    /// Reads the file again and puts it in place, or says all that is wrong with it. Reads files.
+    pub(super) fn reload(&self) -> Result<Reloaded, Vec<String>> {
+        let told = self.try_reload();
+        match &told {
+            Ok(reloaded) => {
+                let (changed, needs_restart) = (&reloaded.changed, &reloaded.needs_restart);
+                tracing::info!(?changed, ?needs_restart, "configuration reloaded");
+            }
+            Err(errors) => {
+                for error in errors {
+                    tracing::error!(error, "configuration not reloaded");
+                }
+            }
+        }
+        told
+    }
+
+    fn try_reload(&self) -> Result<Reloaded, Vec<String>> {
+        let Some(file) = &self.file else {
+            return Err(vec!["this gateway was started without a file".to_owned()]);
+        };
+        // Held to the end: two reloads at once must not mix.
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let wanted = Config::load(file).map_err(|errors| {
+            let lines = errors.as_slice().iter();
+            lines.map(ToString::to_string).collect::<Vec<_>>()
+        })?;
+        let Changes {
+            mut changed,
+            needs_restart,
+        } = Changes::between(&running, &wanted);
+        let next = running.reloaded(&wanted);
+        let fault = |error: CertError| vec![error.to_string()];
+        let public = renewed(self.certs.public.as_ref(), &next.public.tls).map_err(fault)?;
+        let tunnel =
+            renewed(self.certs.tunnel.as_ref(), tunnel_certificates(&next)).map_err(fault)?;
+        // From here on nothing fails.
+        for (name, renewed) in [("[public].tls", public), ("[tunnel].tls", tunnel)] {
+            if let Some((store, prepared)) = renewed.filter(|(_, prepared)| prepared.differs()) {
+                store.replace(prepared);
+                changed.push(name.to_owned());
+            }
+        }
+        self.access.store(Arc::new(Access::configured(&next)));
+        let other_kinds = self.replace_routes(&next);
+        let cut = self.shared.enroll.replace_tokens(&next.agents);
+        if cut > 0 {
+            tracing::warn!(count = cut, "tunnels cut, their tokens are gone");
+        }
+        if other_kinds {
+            self.drop_kept_connections();
+        }
+        *running = next;
+        Ok(Reloaded {
+            changed,
+            needs_restart,
+        })
+    }
+
+    /// Answers whether an app speaks another protocol now.
+    fn replace_routes(&self, next: &Config) -> bool {
+        let before = self.shared.routes.load_full();
+        self.shared.routes.rcu(|old| {
+            // Apps that agents brought stay, and one that lost its `[[app]]` becomes such an app.
+            let seen: Vec<(AppName, AppKind)> = old
+                .apps()
+                .map(|route| (route.name.clone(), route.kind))
+                .filter(|(name, _)| self.is_offered(name))
+                .collect();
+            RouteTable::build(next).with_seen(seen.iter().map(|(name, kind)| (name, *kind)))
+        });
+        let after = self.shared.routes.load();
+        before.apps().any(|old| {
+            let now = after.app(old.name.as_str());
+            now.is_some_and(|new| new.kind != old.kind)
+        })
+    }
+
+    fn is_offered(&self, app: &AppName) -> bool {
+        let registry = self.shared.tunnels.snapshot();
+        !registry.offers(app.as_str()).is_empty()
+    }
+
+    /// What is kept speaks the old protocol.
+    fn drop_kept_connections(&self) {
+        let now = self.shared.clock.now();
+        for (_, live) in self.shared.tunnels.snapshot().tunnels() {
+            live.pool.reap(now, true);
+        }
+    }
+}
+
+fn renewed(
+    store: Option<&Arc<CertStore>>,
+    files: &[CertificateFiles],
+) -> Result<Renewed, CertError> {
+    // Without a store there is no TLS listener; the listener itself needs a restart.
+    let Some(store) = store else { return Ok(None) };
+    Ok(Some((Arc::clone(store), store.prepare(files)?)))
+}
