@@ -85,15 +85,18 @@ async fn nobody_serves_an_app_that_its_token_does_not_cover() {
         let (own, foreign) = (&two.world.token("evil"), &two.world.token("a1"));
         own.secret.replace(&own.key, &foreign.key)
     };
-    let ticket = ResumeTicket {
-        tunnel: 1,
-        secret: [0; 32],
-        epoch: 2,
-    };
-    let resuming = Hello {
-        resume: Some(ticket),
+    let resuming = |tunnel| Hello {
+        resume: Some(ResumeTicket {
+            tunnel,
+            secret: [0; 32],
+            epoch: 2,
+        }),
         ..two.hello()
     };
+    let neighbours = two.world.admin("/v1/tunnels").await.to_string();
+    let theirs = neighbours.split("\"id\":\"").nth(1);
+    let theirs = theirs.and_then(|text| u128::from_str_radix(text.get(..32)?, 16).ok());
+    let theirs = theirs.expect("a tunnel has an id");
     let cases = [
         (
             "another's app",
@@ -316,7 +319,8 @@ async fn a_lying_agent_harms_nobody_else() {
         let tunnels = two.world.admin("/v1/tunnels").await.to_string();
         (!tunnels.contains("liar")).then_some(())
     };
-    wait::until(wait::SOON, "the liar's tunnels ending", left).await;
+    // Longer than a tunnel waits for its next carrier.
+    wait::until(wait::SOON * 3, "the liar's tunnels ending", left).await;
 }
 
 /// What a liar does with a stream that was opened to it.
