@@ -128,7 +128,8 @@ async fn nobody_serves_an_app_that_its_token_does_not_cover() {
             peer::hello(&token, "li\nar", &["evil"]),
             RefuseCode::Malformed,
         ),
-        ("a tunnel it never had", resuming, RefuseCode::ResumeGone),
+        ("a tunnel nobody has", resuming(1), RefuseCode::ResumeGone),
+        ("another's tunnel", resuming(theirs), RefuseCode::ResumeGone),
     ];
     for (what, hello, code) in cases {
         let mut liar = Peer::dial(two.world.places.tunnel).await;

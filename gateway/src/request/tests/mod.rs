@@ -10,6 +10,7 @@ mod http2;
 mod ledger;
 mod outcomes;
 mod own;
+mod resume;
 mod retry;
 mod truth;
 mod upgrade;
