@@ -16,6 +16,9 @@ use bridgehead_tests::wait;
 use bridgehead_tests::world::{Agent, World, setup};
 use bytes::Bytes;
 
+/// A tunnel ends with its carrier: no client waits for a liar to come back.
+const FORGETFUL: &str = "resume_window = \"0s\"";
+
 /// Two subjects, an app each.
 struct Two {
     world: World,
@@ -23,9 +26,11 @@ struct Two {
     _agent: Agent,
 }
 
-async fn two() -> Two {
+/// With lines for `[tunnel]`.
+async fn two(tunnel: &str) -> Two {
     let honest = App::start(app::echo).await;
     let world = setup()
+        .section("tunnel", tunnel)
         .defaults("hold = \"0s\"\nfirst_frame_window = \"2s\"")
         .app("evil", "")
         .agent("a1", &["demo"])
@@ -57,11 +62,13 @@ impl Two {
     /// The neighbour is served by its own app, and by nobody else.
     async fn neighbour_is_served(&self, after: &str) {
         let (before, target) = (self.honest.total(), "/neighbour");
+        let begun = std::time::Instant::now();
         for _ in 0..2 {
             let answer = self.world.get(target).await;
             assert_eq!(answer.status, 200, "after {after}: {}", answer.text());
             assert!(answer.text().starts_with("GET /neighbour\n"), "{after}");
         }
+        println!("the neighbour took {:.1?} after {after}", begun.elapsed());
         assert!(
             self.honest.total() > before,
             "{after}: another app answered"
@@ -79,7 +86,7 @@ impl Two {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_serves_an_app_that_its_token_does_not_cover() {
-    let two = two().await;
+    let two = two("").await;
     let token = two.world.token("evil").secret.clone();
     let half_foreign = {
         let (own, foreign) = (&two.world.token("evil"), &two.world.token("a1"));
@@ -295,7 +302,7 @@ fn lies() -> Vec<(&'static str, Vec<Frame>)> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lying_agent_harms_nobody_else() {
-    let two = two().await;
+    let two = two("").await;
     for (what, frames) in lies() {
         let mut liar = two.liar().await;
         for frame in &frames {
@@ -339,7 +346,7 @@ enum Deed {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lying_agent_s_own_clients_get_an_answer_and_never_another_s() {
-    let two = two().await;
+    let two = two(FORGETFUL).await;
     for deed in [
         Deed::Silence,
         Deed::RefusesAfterOpening,
@@ -425,7 +432,7 @@ async fn lie(mut liar: Peer, deed: Deed) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_client_and_no_agent_writes_a_line_of_the_log() {
-    let two = two().await;
+    let two = two("").await;
     let host = two.world.host("demo");
     let mut client = two.world.h1().await;
     let target = "/\"},{\"ts\":\"forged\"}\\n%0A%0D{\"forged\":1}";
