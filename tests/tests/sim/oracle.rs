@@ -308,12 +308,9 @@ impl<'a> Case<'a> {
             .iter()
             .flat_map(|until| allowed(self.shape, entries, mark, *until))
             .collect();
-        let lost = told
-            .verdict
-            .as_ref()
-            .is_some_and(|v| v.reason == "tunnel_lost");
         let proven = may.iter().all(|may| *may == Delivery::NotDelivered);
-        if delivery == Delivery::Unknown && lost && proven {
+        let cut = self.struck(Fault::loses_the_carrier);
+        if delivery == Delivery::Unknown && cut && proven {
             // "Given to a carrier" begins with the carrier's queue, whose content dies with it.
             findings.queued = true;
         } else if !may.contains(&delivery) {
