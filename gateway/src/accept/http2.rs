@@ -30,7 +30,7 @@ use self::answer::{Answer, Out};
 use self::body::Body;
 use self::head::Unfit;
 use super::{Corridor, Limits};
-use crate::request::front::ClientInfo;
+use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
 /// Streams of ours that `h2` still remembers after a reset, and errors it lets a peer provoke.
@@ -125,7 +125,12 @@ impl<C: Corridor> StreamContext<C> {
     async fn serve(self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let (parts, recv) = request.into_parts();
         let bodiless = parts.method == Method::HEAD;
-        let out = Mutex::new(Out::new(respond, Arc::clone(&self.limits), bodiless));
+        let mut out = Out::new(respond, Arc::clone(&self.limits), bodiless);
+        // Asked for and given up in one breath: nobody is troubled, neither tunnel nor app.
+        if out.has_left() {
+            return;
+        }
+        let out = Mutex::new(out);
         let mut answer = Answer::new(&out);
         match head::read(parts, recv.is_end_stream(), &self.limits.head) {
             Ok(head) => {
@@ -137,7 +142,9 @@ impl<C: Corridor> StreamContext<C> {
                 answer.finish().await;
             }
             Err(Unfit::Refused(refusal)) => {
-                self.corridor.refuse(&self.info, refusal, &mut answer);
+                let protocol = ClientProtocol::Http2;
+                self.corridor
+                    .refuse(&self.info, protocol, refusal, &mut answer);
                 answer.finish().await;
             }
             Err(Unfit::Malformed) => answer.reset(Reason::PROTOCOL_ERROR),

@@ -9,12 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::gate::{Gate, Permit};
+use super::gate::{DoorPlace, Gate, Permit};
 use crate::shutdown::Signal;
 
 /// Connections that the kernel keeps for us before we accept them.
@@ -61,6 +62,11 @@ fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Unsent bytes that the kernel holds for one client. Without it a client that does not read makes the
+/// kernel keep megabytes for it (`tcp_wmem`), unseen by any limit of ours and by the write stall.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 128 * 1024;
+
 /// A connection that was accepted and has a place.
 #[derive(Debug)]
 pub struct Arrival {
@@ -76,6 +82,18 @@ pub struct Arrival {
 pub trait Serve: Clone + Send + 'static {
     /// Serve one connection to its end.
     fn serve(self, arrival: Arrival) -> impl Future<Output = ()> + Send + 'static;
+
+    /// There is no place for `stream`. Unless told otherwise it is reset: nothing was done.
+    fn turn_away(
+        self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        door: DoorPlace,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        refuse(&stream);
+        drop((stream, peer, door));
+        std::future::ready(())
+    }
 }
 
 /// Accept until draining begins, then wait for what was accepted; ends at once when forced.
@@ -87,21 +105,44 @@ pub async fn run<S: Serve>(listener: TcpListener, gate: Arc<Gate>, serve: S, mut
             () = signal.draining() => break,
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &mut pause) => {
-                if let Some((stream, peer)) = accepted
-                    && let Some(permit) = place(&gate, &stream)
-                {
-                    configure(&stream);
-                    let arrival = Arrival { stream, peer, permit };
-                    connections.spawn(serve.clone().serve(arrival));
+                if let Some((stream, peer)) = accepted {
+                    admit(&gate, &serve, stream, peer, &mut connections);
                 }
             }
         }
     }
-    // The kernel refuses newcomers from here on.
+    // Whom the kernel let in already is told; newcomers it refuses from here on.
+    while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
+        admit(&gate, &serve, stream, peer, &mut connections);
+    }
     drop(listener);
     tokio::select! { biased;
         () = signal.forced() => connections.shutdown().await,
         () = async { while connections.join_next().await.is_some() {} } => {}
+    }
+}
+
+/// A place for `stream`, or the door.
+fn admit<S: Serve>(
+    gate: &Arc<Gate>,
+    serve: &S,
+    stream: TcpStream,
+    peer: SocketAddr,
+    connections: &mut JoinSet<()>,
+) {
+    configure(&stream);
+    let serve = serve.clone();
+    if let Some(permit) = gate.enter() {
+        let arrival = Arrival {
+            stream,
+            peer,
+            permit,
+        };
+        connections.spawn(serve.serve(arrival));
+    } else if let Some(door) = gate.door() {
+        connections.spawn(serve.turn_away(stream, peer, door));
+    } else {
+        refuse(&stream);
     }
 }
 
@@ -121,7 +162,7 @@ async fn accept(
         Err(error) => {
             *pause = pause_after(&error, *pause);
             if let Some(pause) = *pause {
-                tracing::warn!(%error, ?pause, "cannot accept connections");
+                tracing::warn!(%error, millis = pause.as_millis(), "cannot accept connections");
             }
             None
         }
@@ -139,15 +180,6 @@ fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
     }
 }
 
-/// A place for `stream`; without one it is reset, which tells the client that nothing was done.
-fn place(gate: &Arc<Gate>, stream: &TcpStream) -> Option<Permit> {
-    let permit = gate.enter();
-    if permit.is_none() {
-        refuse(stream);
-    }
-    permit
-}
-
 /// Make the close of `stream` a reset.
 pub(super) fn refuse(stream: &TcpStream) {
     if let Err(error) = stream.set_zero_linger() {
@@ -156,9 +188,12 @@ pub(super) fn refuse(stream: &TcpStream) {
 }
 
 fn configure(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
     let set = stream
         .set_nodelay(true)
-        .and_then(|()| SockRef::from(stream).set_tcp_keepalive(&KEEPALIVE));
+        .and_then(|()| socket.set_tcp_keepalive(&KEEPALIVE));
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let set = set.and_then(|()| socket.set_tcp_notsent_lowat(UNSENT));
     if let Err(error) = set {
         tracing::debug!(%error, "a new connection is already gone");
     }
@@ -204,6 +239,28 @@ mod tests {
             .map(|l| l.local_addr().expect("an address").port())
             .collect();
         assert!(ports[0] != 0 && ports.iter().all(|p| *p == ports[0]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_keeps_little_for_a_client_that_does_not_read() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = on_runtime(bind(address, 1).expect("a listener").remove(0));
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("a connection");
+        let (accepted, _) = listener.accept().await.expect("a connection");
+        configure(&accepted);
+        let socket = SockRef::from(&accepted);
+        assert_eq!(socket.tcp_notsent_lowat().expect("an option"), UNSENT);
+        // With small buffers on the way, what can be written is what the kernel keeps.
+        SockRef::from(&client)
+            .set_recv_buffer_size(4096)
+            .expect("an option");
+        let (mut taken, piece) = (0, vec![0; 64 * 1024]);
+        while let Ok(written) = accepted.try_write(&piece) {
+            taken += written;
+        }
+        assert!(taken < 8 * UNSENT as usize, "{taken} bytes");
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ use crate::request::linger::Lingering;
 use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, Signal};
 use crate::task::Tasks;
 use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
@@ -195,6 +195,11 @@ impl Gateway {
         &self.addresses
     }
 
+    /// Tells when the drain begins.
+    pub(super) fn signal(&self) -> Signal {
+        self.public.signal()
+    }
+
     /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
     /// clients are served to the end of their connections through the old tunnels, then the tunnels
     /// close. The grace, or a second request, cuts that short.
@@ -205,7 +210,7 @@ impl Gateway {
             () = end.next() => {}
             () = drained.draining() => {}
         }
-        tracing::info!(grace = ?self.grace, "draining");
+        tracing::info!(seconds = self.grace.as_secs_f64(), "draining");
         self.public.drain();
         self.tunnels.drain();
         tokio::select! {
@@ -268,13 +273,14 @@ pub(super) fn share(
 ) -> Arc<Shared> {
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
     let tunnels = Arc::new(Tunnels::default());
-    let enroll = enroll(config, &ground, &tunnels, &routes);
+    let secret = ground.chance.bytes();
+    let ledger = Arc::new(Ledger::new(Arc::clone(&ground.metrics), secret));
+    let enroll = enroll(config, &ground, &tunnels, &routes, &ledger);
     let Ground {
         clock,
         chance,
         metrics,
     } = ground;
-    let ledger = Arc::new(Ledger::new(Arc::clone(&metrics), chance.bytes()));
     Arc::new(Shared {
         clock,
         chance,
@@ -293,7 +299,6 @@ pub(super) fn share(
         shutdown: public.signal(),
         lingering: Lingering::default(),
         ledger,
-        own_host: config.gateway.hosts.first().cloned(),
     })
 }
 
@@ -302,6 +307,7 @@ fn enroll(
     ground: &Ground,
     tunnels: &Arc<Tunnels>,
     routes: &Arc<ArcSwap<RouteTable>>,
+    ledger: &Arc<Ledger>,
 ) -> Arc<Enroll> {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
@@ -334,8 +340,14 @@ fn enroll(
         chance: Arc::clone(&ground.chance),
         metrics: Arc::clone(&ground.metrics),
         on_offer: learn_routes(routes),
-        on_report: Box::new(|_, _| ()),
+        on_report: learn_outcomes(ledger, ground.clock),
     })
+}
+
+/// What agents tell of tunnels that were lost.
+fn learn_outcomes(ledger: &Arc<Ledger>, clock: Clock) -> crate::tunnel::enroll::OnReport {
+    let ledger = Arc::clone(ledger);
+    Box::new(move |identity, entries| ledger.report(clock.now(), identity, &entries))
 }
 
 /// Apps that an agent offers inside its token's patterns get a route of their own.

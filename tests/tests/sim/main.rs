@@ -19,6 +19,7 @@ mod net;
 mod oracle;
 mod planted;
 mod programs;
+mod pure;
 mod run;
 mod shape;
 
