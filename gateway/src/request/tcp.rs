@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
+use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::verdict::{Code, Reason};
 use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
@@ -13,13 +14,19 @@ use tokio::net::TcpStream;
 
 use super::app::Offsets;
 use super::front::ClientInfo;
-use super::{Exchanges, evidence};
+use super::{Exchanges, Shared, evidence};
+use crate::config::defaults::DEAD_AFTER;
 use crate::error::Failure;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
 use crate::telemetry::labels::ConnectionKind;
+use crate::tunnel::live::Place;
 
-/// The agent's word about a connection may take this much longer than the connection itself.
+/// The agent's word about a connection may take this much longer than the connection itself, or than
+/// the silence after which the tunnel's own connection is replaced.
 const OPENED_SLACK: Duration = Duration::from_secs(1);
+
+/// How often a client that waits for a tunnel between two connections looks whether it is back.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
@@ -59,7 +66,7 @@ impl Exchanges {
             }
         }
         guard.enter_long_lived();
-        let Some(place) = shared.tunnels.take(app, &[]) else {
+        let Some(place) = tunnel_for(shared, app).await else {
             state.refused(now, Reason::NoAgent);
             guard.aborted(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
             return abrupt(&client);
@@ -80,13 +87,9 @@ impl Exchanges {
             ));
             return abrupt(&client);
         };
-        let opened = poll_fn(|cx| stream.control().poll_opened(cx));
-        let opened = tokio::time::timeout(shared.app_connect + OPENED_SLACK, opened).await;
-        if !matches!(opened, Ok(Ok(()))) {
-            let reason = match opened {
-                Ok(Err(ended)) => evidence::reason(ended.0),
-                Ok(Ok(())) | Err(_) => Reason::ConnectTimeout,
-            };
+        let resumes = place.tunnel.resumes();
+        let within = shared.app_connect.max(DEAD_AFTER) + OPENED_SLACK;
+        if let Err(reason) = opened(stream.control(), within).await {
             state.refused(shared.clock.now(), reason);
             guard.aborted(&Failure::refused(Code::BhAppStarting, reason));
             return abrupt(&client);
@@ -94,6 +97,7 @@ impl Exchanges {
         state.reached();
         guard.opened(shared.clock.now(), AppConn::Fresh);
         let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        guard.resumed(place.tunnel.resumes().wrapping_sub(resumes));
         // Given up first: what may be said rests on what was emitted until then.
         let emitted = copied
             .is_err()
@@ -128,6 +132,33 @@ impl Exchanges {
                     guard.aborted(&Failure::judged(Code::BhAppBroken, reason, judgement));
                 }
             }
+        }
+    }
+}
+
+/// A tunnel for a new connection. If there is only one between two connections of its own, that is
+/// waited for; its resume window bounds the wait.
+async fn tunnel_for(shared: &Shared, app: &str) -> Option<Place> {
+    loop {
+        if let Some(place) = shared.tunnels.take(app, &[]) {
+            return Some(place);
+        }
+        if !shared.tunnels.awaits(app) {
+            return None;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits for the app's connection; time without a carrier does not count.
+async fn opened(control: &StreamControl, within: Duration) -> Result<(), Reason> {
+    loop {
+        let opened = poll_fn(|cx| control.poll_opened(cx));
+        match tokio::time::timeout(within, opened).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(ended)) => return Err(evidence::reason(ended.0)),
+            Err(_) if control.view().suspended => {}
+            Err(_) => return Err(Reason::ConnectTimeout),
         }
     }
 }

@@ -404,6 +404,7 @@ pub(super) fn fronts(
         },
         public: public.signal(),
         tunnels: tunnels.signal(),
+        tasks: shared.tasks.clone(),
     }
 }
 

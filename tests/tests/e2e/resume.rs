@@ -505,6 +505,18 @@ async fn a_tcp_app_keeps_its_connection_across_cuts() {
     };
     relayed.cut_during(Duration::from_millis(150), talk).await;
     assert!(relayed.resumes().await > 0);
+    // A newcomer waits for the tunnel.
+    relayed.relay.refuse();
+    relayed.world.until_all("suspended", wait::SOON).await;
+    let stream = TcpStream::connect(("127.0.0.1", port))
+        .await
+        .expect("a connection");
+    let mut newcomer = H1::over(stream);
+    assert!(newcomer.send(b"hello").await);
+    assert!(wait::nothing_for(Duration::from_millis(500), newcomer.read_some()).await);
+    relayed.relay.point_at(relayed.world.places.tunnel);
+    let heard = wait::within(wait::SOON, "an echo", newcomer.read_exact(5)).await;
+    assert_eq!(heard.expect("bytes"), b"hello");
 }
 
 /// Requests over a carrier of another kind, which is cut again and again.

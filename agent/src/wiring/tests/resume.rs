@@ -177,9 +177,8 @@ async fn what_became_of_streams_of_a_lost_tunnel_is_told_over_the_next_one() {
     let second = anew.begin(2).await;
     let reported = async {
         loop {
-            match second.notice().await.expect("news") {
-                Notice::Report(entries) => return entries,
-                _ => {}
+            if let Notice::Report(entries) = second.notice().await.expect("news") {
+                return entries;
             }
         }
     };
