@@ -16,6 +16,7 @@ mod live;
 mod observe;
 mod refusals;
 mod reload;
+mod reports;
 mod restart;
 mod resume;
 mod rolling;
