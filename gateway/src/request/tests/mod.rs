@@ -13,5 +13,6 @@ mod own;
 mod resume;
 mod retry;
 mod truth;
+mod unavailable;
 mod upgrade;
 mod windows;
