@@ -50,7 +50,17 @@ fn a_stream_without_progress_is_given_up_when_the_tunnel_holds_too_much() {
     assert_eq!(pair.agent.front(app), Front::Closed { idle: false });
     pair.agent.conclude(app, FinalCause::Reset);
     pair.settle().unwrap();
-    assert!(pair.view(stuck).ended.is_some());
+    let ended = pair.view(stuck).ended;
+    assert!(
+        matches!(
+            ended,
+            Some(Ended::Final {
+                cause: FinalCause::Starved,
+                ..
+            })
+        ),
+        "{ended:?}"
+    );
 }
 
 #[test]
