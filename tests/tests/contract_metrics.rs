@@ -94,7 +94,11 @@ const VALUES: &[(&str, &str, &[&str])] = &[
             "timed_out",
         ],
     ),
-    ("bridgehead_memory_bytes", "kind", &["budget", "resident"]),
+    (
+        "bridgehead_memory_bytes",
+        "kind",
+        &["budget", "resident", "streams"],
+    ),
     (
         "bridgehead_ledger_entries",
         "state",

@@ -30,6 +30,7 @@ use self::body::Body;
 use self::core::{Core, Ending};
 use super::{Corridor, Limits, Refusal, Transport};
 use crate::h1::{HeadScan, head};
+use crate::pressure::TIGHT_IDLE;
 use crate::request::front::{ClientInfo, RawHead};
 use crate::shutdown::Signal;
 
@@ -87,7 +88,8 @@ pub async fn serve<IO: Transport, C: Corridor>(
 /// Read until a head is complete, refused, or not to be expected any more.
 async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> Next {
     let limits = Arc::clone(&core.limits);
-    let idle_end = Instant::now() + limits.keep_alive;
+    let mut idle_end = Instant::now() + limits.keep_alive;
+    let mut tight = false;
     let head_end = |first: Instant| first + limits.head_time;
     let mut scan = HeadScan::request();
     let mut began = (!core.input.is_empty()).then(Instant::now);
@@ -111,6 +113,10 @@ async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> N
         let alarm = sleep_until(began.map_or(idle_end, head_end));
         tokio::select! { biased;
             () = signal.draining(), if began.is_none() => return Next::Close,
+            () = limits.pressure.tight(), if began.is_none() && !tight => {
+                tight = true;
+                idle_end = idle_end.min(Instant::now() + TIGHT_IDLE);
+            }
             read = read => match read {
                 Ok(0) | Err(_) => return Next::Close,
                 Ok(_) => { began.get_or_insert_with(Instant::now); }

@@ -24,6 +24,7 @@ use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
+use super::load::Load;
 use super::normalize::Normal;
 use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
@@ -52,6 +53,7 @@ struct Attempt<'a> {
     key: [u8; 16],
     upload: Upload,
     windows: Windows,
+    load: Load,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -108,6 +110,7 @@ impl Exchanges {
             key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
+            load: shared.loads.begin(),
             avoid: Vec::new(),
             fresh_only: false,
         };
@@ -273,6 +276,7 @@ impl Shared {
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
             shape: &shape,
+            load: &attempt.load,
             limits: &exchange.asked.limits,
         });
         let finish = forward.run().await;
@@ -448,6 +452,7 @@ impl Shared {
     fn failure(&self, attempt: &Attempt<'_>, miss: &Miss, told: Judgement) -> Failure {
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
+            Finish::GivenUp => Code::ServiceUnavailable,
             Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
             Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
             Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
@@ -471,6 +476,7 @@ impl Shared {
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
             Finish::Window(window) => failure.with_window(window),
+            Finish::GivenUp => failure.with_detail("the gateway is short of memory"),
             Finish::App(
                 AppFault::BadHttp(what) | AppFault::NoUpgrade(what) | AppFault::Unspeakable(what),
             ) => failure.with_detail(what),
@@ -522,7 +528,7 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
-        Finish::ClientLeft => control.reset(ResetCode::Cancelled),
+        Finish::ClientLeft | Finish::GivenUp => control.reset(ResetCode::Cancelled),
         Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
         Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
             control.reset(ResetCode::Idle)
@@ -554,7 +560,11 @@ fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
 fn may_end_otherwise(finish: Finish) -> bool {
     match finish {
         Finish::App(fault) => !matches!(fault, AppFault::Unspeakable(_)),
-        Finish::Complete | Finish::ClientLeft | Finish::Window(_) | Finish::Upload(_) => false,
+        Finish::Complete
+        | Finish::ClientLeft
+        | Finish::GivenUp
+        | Finish::Window(_)
+        | Finish::Upload(_) => false,
     }
 }
 
@@ -584,6 +594,7 @@ fn reason(finish: Finish, judgement: Judgement, conn: AppConn) -> Reason {
         Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
             Reason::BadRequest
         }
+        Finish::GivenUp => Reason::Overload,
         Finish::Complete | Finish::ClientLeft => Reason::Internal,
     }
 }
