@@ -25,6 +25,7 @@ pub mod app;
 pub mod binaries;
 pub mod chaos;
 pub mod client;
+pub mod drill;
 pub mod frames;
 pub mod fuzz;
 pub mod h2c;
