@@ -5,6 +5,8 @@
 
 mod agent;
 pub mod check;
+mod greet;
+mod keeper;
 mod slot;
 mod tunnel;
 

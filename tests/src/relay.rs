@@ -1,27 +1,42 @@
-//! A TCP relay between two processes, which a test can cut or point elsewhere.
+//! A TCP relay between two processes, which a test can cut, silence or point elsewhere.
 //!
 //! Must not: understand what it carries. Frame-aware faults belong to the chaos carrier, not here.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What connections do now.
+/// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    /// Copy both ways to this address; the number changes with every cut.
-    Pass(SocketAddr, u64),
-    /// Accept and close at once.
-    Refuse(u64),
+pub enum Way {
+    /// From whoever dialled.
+    Up,
+    /// To whoever dialled.
+    Down,
+}
+
+/// What connections do now. They are counted from 1 in the order of their arrival.
+#[derive(Clone, Copy, Debug)]
+struct Orders {
+    /// Where new ones go; `None`: they are closed at once.
+    target: Option<SocketAddr>,
+    /// Those up to this number are cut.
+    cut: u64,
+    /// Those up to this number lose every byte on its way up, or down, and nobody is told.
+    silent: [u64; 2],
 }
 
 /// A running relay.
 pub struct Relay {
     addr: SocketAddr,
-    mode: watch::Sender<Mode>,
-    cuts: std::sync::atomic::AtomicU64,
+    orders: watch::Sender<Orders>,
+    arrived: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
 
@@ -32,19 +47,26 @@ impl Relay {
             .await
             .expect("a loopback port is free");
         let addr = listener.local_addr().expect("a listener has an address");
-        let mode = watch::Sender::new(Mode::Pass(target, 0));
-        let watch = mode.subscribe();
+        let orders = watch::Sender::new(Orders {
+            target: Some(target),
+            cut: 0,
+            silent: [0, 0],
+        });
+        let watched = orders.subscribe();
+        let arrived = Arc::new(AtomicU64::new(0));
+        let count = Arc::clone(&arrived);
         let task = tokio::spawn(async move {
             let mut running = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                running.spawn(carry(stream, watch.clone()));
+                let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+                running.spawn(carry(stream, number, watched.clone()));
                 while running.try_join_next().is_some() {}
             }
         });
         Self {
             addr,
-            mode,
-            cuts: std::sync::atomic::AtomicU64::new(0),
+            orders,
+            arrived,
             task,
         }
     }
@@ -54,18 +76,36 @@ impl Relay {
         self.addr
     }
 
+    /// Connections that have come so far.
+    pub fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::SeqCst)
+    }
+
+    /// Cuts every connection; new ones pass.
+    pub fn cut(&self) {
+        let upto = self.arrived();
+        self.orders.send_modify(|orders| orders.cut = upto);
+    }
+
+    /// Swallows every byte that goes this way on the connections that stand, and says nothing; new
+    /// ones pass.
+    pub fn silence(&self, way: Way) {
+        let upto = self.arrived();
+        self.orders
+            .send_modify(|orders| orders.silent[way as usize] = upto);
+    }
+
     /// Cuts every connection and passes new ones on to `target`.
     pub fn point_at(&self, target: SocketAddr) {
-        self.mode.send_replace(Mode::Pass(target, self.count()));
+        self.orders
+            .send_modify(|orders| orders.target = Some(target));
+        self.cut();
     }
 
     /// Cuts every connection and closes new ones at once.
     pub fn refuse(&self) {
-        self.mode.send_replace(Mode::Refuse(self.count()));
-    }
-
-    fn count(&self) -> u64 {
-        self.cuts.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1
+        self.orders.send_modify(|orders| orders.target = None);
+        self.cut();
     }
 }
 
@@ -75,17 +115,49 @@ impl Drop for Relay {
     }
 }
 
-async fn carry(mut stream: TcpStream, mut mode: watch::Receiver<Mode>) {
-    let now = *mode.borrow_and_update();
-    let Mode::Pass(target, _) = now else { return };
-    let Ok(mut onward) = TcpStream::connect(target).await else {
+async fn carry(stream: TcpStream, number: u64, mut orders: watch::Receiver<Orders>) {
+    let Some(target) = orders.borrow().target else {
+        return;
+    };
+    let Ok(onward) = TcpStream::connect(target).await else {
         return;
     };
     drop(stream.set_nodelay(true));
     drop(onward.set_nodelay(true));
+    let (near_read, near_write) = stream.into_split();
+    let (far_read, far_write) = onward.into_split();
+    let seen = orders.clone();
+    let is_silent = |way: Way| {
+        let seen = seen.clone();
+        move || seen.borrow().silent[way as usize] >= number
+    };
     tokio::select! {
         biased;
-        _ = mode.changed() => {}
-        _ = tokio::io::copy_bidirectional(&mut stream, &mut onward) => {}
+        _ = orders.wait_for(|orders| orders.cut >= number) => {}
+        _ = async {
+            tokio::join!(
+                pass(near_read, far_write, is_silent(Way::Up)),
+                pass(far_read, near_write, is_silent(Way::Down)),
+            )
+        } => {}
     }
+}
+
+/// Until the end of `from`, which is passed on unless it happens in silence.
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, is_silent: impl Fn() -> bool) {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = match from.read(&mut buffer).await {
+            Ok(0) | Err(_) => break,
+            Ok(count) => count,
+        };
+        if !is_silent() && to.write_all(&buffer[..count]).await.is_err() {
+            return;
+        }
+    }
+    if is_silent() {
+        // Whoever waits on the other side hears nothing of it.
+        std::future::pending::<()>().await;
+    }
+    drop(to.shutdown().await);
 }

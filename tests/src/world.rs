@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -334,6 +335,14 @@ pub struct Agent {
     pub process: Process,
 }
 
+impl Agent {
+    /// Ends it in order; one that is killed is waited for by its gateway.
+    pub fn stop(mut self) {
+        self.process.signal("TERM");
+        self.process.wait_exit(wait::SOON);
+    }
+}
+
 impl World {
     fn run_gateway(config: &Path, args: &[String]) -> (Process, Places) {
         let mut command = Command::new(binaries::gateway());
@@ -414,6 +423,20 @@ impl World {
     pub async fn tunnels(&self) -> u64 {
         // A gauge of whole things.
         self.metrics().await.sum("tunnels", &[]) as u64
+    }
+
+    /// Number of tunnels in one state: `live`, `suspended` or `draining`.
+    pub async fn tunnels_in(&self, state: &str) -> u64 {
+        self.metrics().await.sum("tunnels", &[("state", state)]) as u64
+    }
+
+    /// Waits until every tunnel is in this state, and there is one.
+    pub async fn until_all(&self, state: &str, limit: Duration) {
+        let reached = || async {
+            let all = self.tunnels().await;
+            (all > 0 && self.tunnels_in(state).await == all).then_some(())
+        };
+        wait::until(limit, &format!("every tunnel being {state}"), reached).await;
     }
 
     /// Waits until the gateway counts this many tunnels.

@@ -42,6 +42,8 @@ const LIST: &[(&str, &str, &[&str])] = &[
         "counter",
         &["app", "code", "reason"],
     ),
+    ("bridgehead_resumed_bytes_total", "counter", &[]),
+    ("bridgehead_resumes_total", "counter", &["result"]),
     ("bridgehead_retries_total", "counter", &["app", "reason"]),
     ("bridgehead_streams", "gauge", &["state"]),
     ("bridgehead_tunnels", "gauge", &["state"]),
@@ -76,7 +78,16 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         "state",
         &["closing", "open", "opening"],
     ),
-    ("bridgehead_tunnels", "state", &["draining", "live"]),
+    (
+        "bridgehead_tunnels",
+        "state",
+        &["draining", "live", "suspended"],
+    ),
+    (
+        "bridgehead_resumes_total",
+        "result",
+        &["gone", "lapsed", "resumed", "stale"],
+    ),
     (
         "bridgehead_connections",
         "kind",

@@ -27,6 +27,9 @@ const HEALTHY: Duration = Duration::from_secs(60);
 /// bounds the rate against a gateway that lets in and drops.
 const WORTH_AN_INSTANT_TRY: Duration = Duration::from_secs(5);
 
+/// The same for a carrier of a tunnel that goes on: requests wait for it.
+const WORTH_AN_INSTANT_RETURN: Duration = Duration::from_secs(1);
+
 /// Waiting times of one tunnel.
 #[derive(Debug)]
 pub struct Backoff {
@@ -54,6 +57,16 @@ impl Backoff {
             self.failures = self.failures.max(1);
             return Duration::ZERO;
         }
+        self.after_failure()
+    }
+
+    /// The wait after a carrier was lost, that had stood since `since`, of a tunnel that goes on.
+    pub fn after_cut(&mut self, now: Moment, since: Moment) -> Duration {
+        self.failures = 1;
+        if now.since(since) >= WORTH_AN_INSTANT_RETURN {
+            return Duration::ZERO;
+        }
+        // No longer than that either: the gateway answers, and requests wait.
         self.after_failure()
     }
 

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::ready::Readiness;
+use super::ready::{Counts, Readiness};
 
 /// Longest request head read, bytes.
 const HEAD_LIMIT: usize = 4096;
@@ -91,13 +91,17 @@ where
         }
     }
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let text = respond(line, readiness.tunnels());
+    let text = respond(line, readiness.counts());
     stream.write_all(text.as_bytes()).await?;
     stream.shutdown().await
 }
 
 /// The answer to one request line.
-fn respond(line: &[u8], tunnels: usize) -> String {
+fn respond(line: &[u8], counts: Counts) -> String {
+    let Counts {
+        up: tunnels,
+        suspended,
+    } = counts;
     let mut words = line.split(|byte| *byte == b' ');
     let method = words.next().unwrap_or_default();
     let path = words.next().unwrap_or_default();
@@ -106,11 +110,11 @@ fn respond(line: &[u8], tunnels: usize) -> String {
         (b"GET" | b"HEAD", b"/healthz") => ("200 OK", "{\"healthy\":true}\n".to_owned()),
         (b"GET" | b"HEAD", b"/readyz") if tunnels > 0 => (
             "200 OK",
-            format!("{{\"ready\":true,\"tunnels\":{tunnels}}}\n"),
+            format!("{{\"ready\":true,\"tunnels\":{tunnels},\"suspended\":{suspended}}}\n"),
         ),
         (b"GET" | b"HEAD", b"/readyz") => (
             "503 Service Unavailable",
-            "{\"ready\":false,\"tunnels\":0}\n".to_owned(),
+            format!("{{\"ready\":false,\"tunnels\":0,\"suspended\":{suspended}}}\n"),
         ),
         (b"GET" | b"HEAD", _) => (
             "404 Not Found",
@@ -161,7 +165,20 @@ mod tests {
         let up = readiness.up();
         let seen = asked(request, &readiness).await;
         assert!(seen.starts_with("HTTP/1.1 200 "), "{seen}");
-        assert!(seen.ends_with("{\"ready\":true,\"tunnels\":1}\n"), "{seen}");
+        assert!(
+            seen.ends_with("{\"ready\":true,\"tunnels\":1,\"suspended\":0}\n"),
+            "{seen}"
+        );
+        up.suspended();
+        let seen = asked(request, &readiness).await;
+        assert!(seen.starts_with("HTTP/1.1 503 "), "{seen}");
+        assert!(seen.contains("\"suspended\":1}"), "{seen}");
+        up.resumed();
+        assert!(
+            asked(request, &readiness)
+                .await
+                .starts_with("HTTP/1.1 200 ")
+        );
         drop(up);
         assert!(
             asked(request, &readiness)

@@ -1,16 +1,17 @@
 //! What all tunnels of one agent share.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bridgehead_protocol::conn::Settings;
+use bridgehead_protocol::conn::{Fate, Settings};
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
 use bridgehead_protocol::io::clock::Clock;
-use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits};
+use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits, ReportEntry};
 
 use crate::app::AppTable;
 use crate::config::RunOptions;
 use crate::error::AgentError;
 use crate::outside::Outside;
+use crate::session::fates::Fates;
 use crate::telemetry::Readiness;
 
 /// One agent.
@@ -23,6 +24,8 @@ pub(super) struct Agent {
     pub(super) clock: Clock,
     /// Random per start: how a gateway tells a newer instance from an older.
     instance: u128,
+    /// What lost tunnels left untold.
+    fates: Mutex<Fates>,
 }
 
 impl Agent {
@@ -39,6 +42,7 @@ impl Agent {
             readiness,
             clock: Clock::start(),
             instance: instance(options.seed),
+            fates: Mutex::default(),
             options,
         };
         Client::new(agent.introduction(None, agent.apps.offers()))?;
@@ -61,6 +65,20 @@ impl Agent {
             },
             resume: None,
         }
+    }
+
+    /// Keeps what a lost tunnel to `node` left untold.
+    pub(super) fn keep_fates(&self, node: &str, tunnel: u128, fates: Vec<Fate>) {
+        self.fates().keep(self.clock.now(), node, tunnel, fates);
+    }
+
+    /// What to tell the gateway `node` of tunnels that were lost.
+    pub(super) fn fates_due(&self, node: &str) -> Vec<ReportEntry> {
+        self.fates().due(self.clock.now(), node)
+    }
+
+    fn fates(&self) -> MutexGuard<'_, Fates> {
+        self.fates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Numbers of a tunnel before the gateway has said its own.

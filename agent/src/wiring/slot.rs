@@ -1,30 +1,29 @@
 //! Runs one slot for a tunnel: does what `session::core` says and tells it what came of it.
 //!
 //! Decides nothing about when to dial, drain or give up; that is the core's. Owns the tasks of its tunnels,
-//! the retired ones included.
+//! the retired ones included. A connection that a tunnel outlives is no news here: its keeper sees to it.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bridgehead_protocol::handshake::{Client, ClientError};
+use bridgehead_protocol::handshake::ClientError;
 use bridgehead_protocol::io::carrier::Carrier;
-use bridgehead_protocol::io::shake::{self, ShakeError};
-use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
+use bridgehead_protocol::io::shake::ShakeError;
+use bridgehead_protocol::io::{CloseReason, Tunnel};
 use bridgehead_protocol::wire::GoAwayReason;
-use bytes::BytesMut;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::carrier::address::GatewayAddress;
-use crate::carrier::dial::DialError;
 use crate::control::{Stop, StopSignal};
 use crate::error::{one_line, refusal};
 use crate::session::core::{Action, Event, Fault, Session};
-use crate::telemetry::Up;
+use crate::telemetry::Standing;
 
 use super::agent::Agent;
-use super::tunnel::{self, Admitted};
+use super::greet::{self, Admitted, NoCarrier, NotLetIn};
+use super::tunnel::{self, Serving};
 
 /// Longest time for name, connection, TLS and upgrade of one dial.
 const DIAL_LIMIT: Duration = Duration::from_secs(10);
@@ -45,10 +44,9 @@ type Work = Pin<Box<dyn Future<Output = Done> + Send>>;
 /// What it waited for.
 enum Done {
     Carrier(Carrier),
-    NoCarrier(DialError),
+    NoCarrier(NoCarrier),
     Admitted(Box<Admitted>),
-    NotAdmitted(ShakeError),
-    TokenGone(crate::config::ConfigError),
+    NotLetIn(NotLetIn),
     GoAway(GoAwayReason, Duration),
     Over(CloseReason),
     Drained(CloseReason),
@@ -59,14 +57,17 @@ enum Done {
 struct Current {
     tunnel: Tunnel,
     gateway: GatewayAddress,
-    /// Present while it takes streams.
-    up: Option<Up>,
+    /// Whether it counts as up.
+    standing: Standing,
 }
 
 /// One slot.
 pub(super) struct Slot {
     agent: Arc<Agent>,
     session: Session,
+    seed: u64,
+    /// Tunnels served so far.
+    served: u64,
     stop: StopSignal,
     /// Which gateway comes next.
     turn: usize,
@@ -85,6 +86,8 @@ impl Slot {
         let seed = agent.options.seed.wrapping_add(u64::from(index));
         Self {
             session: Session::new(seed),
+            seed,
+            served: 0,
             stop,
             turn: usize::from(index),
             failures: 0,
@@ -159,12 +162,7 @@ impl Slot {
     fn dial(&mut self) -> Work {
         let (agent, gateway) = (Arc::clone(&self.agent), self.gateway());
         Box::pin(async move {
-            let token = match agent.options.token.load() {
-                Ok(token) => token,
-                Err(error) => return Done::TokenGone(error),
-            };
-            let until = Instant::now() + DIAL_LIMIT;
-            match agent.outside.carriers.dial(&gateway, &token, until).await {
+            match greet::dial(&agent, &gateway, DIAL_LIMIT).await {
                 Ok(carrier) => Done::Carrier(carrier),
                 Err(error) => Done::NoCarrier(error),
             }
@@ -172,40 +170,14 @@ impl Slot {
     }
 
     fn shake(&mut self) -> Work {
-        let Some((mut carrier, gateway)) = self.carrier.take() else {
-            return Box::pin(async { Done::NotAdmitted(ShakeError::Ended) });
+        let Some((carrier, gateway)) = self.carrier.take() else {
+            return Box::pin(async { Done::NotLetIn(NotLetIn::Shake(ShakeError::Ended)) });
         };
         let agent = Arc::clone(&self.agent);
         Box::pin(async move {
-            // A WebSocket's request has carried the token already.
-            let token = match gateway.scheme.is_websocket() {
-                true => None,
-                false => match agent.options.token.load() {
-                    Ok(token) => Some(token),
-                    Err(error) => return Done::TokenGone(error),
-                },
-            };
-            let mut changes = agent.apps.changes();
-            changes.mark_unchanged();
-            let introduction = agent.introduction(token, agent.apps.offers());
-            let client = match Client::new(introduction) {
-                Ok(client) => client,
-                // `Agent::build` has checked the same; only the health of the apps can differ.
-                Err(error) => {
-                    let error = std::io::Error::other(error);
-                    return Done::NotAdmitted(ShakeError::Io(error));
-                }
-            };
-            let mut leftover = BytesMut::new();
-            let until = shake::deadline(shake::LONGEST);
-            match shake::knock(&mut carrier, &mut leftover, client, until).await {
-                Ok(welcome) => Done::Admitted(Box::new(Admitted {
-                    carrier,
-                    leftover,
-                    welcome,
-                    changes,
-                })),
-                Err(error) => Done::NotAdmitted(error),
+            match greet::greet(&agent, &gateway, carrier, None).await {
+                Ok(admitted) => Done::Admitted(Box::new(admitted)),
+                Err(error) => Done::NotLetIn(error),
             }
         })
     }
@@ -221,24 +193,34 @@ impl Slot {
             tunnel = format!("{:032x}", admitted.welcome.ticket.tunnel),
             "tunnel is up"
         );
-        let (tunnel, served) = tunnel::serve(Arc::clone(&self.agent), *admitted);
+        // Tunnels of one gateway that are cut at the same moment do not come back in step.
+        self.served = self.served.wrapping_add(1);
+        let seed = self.seed.rotate_left(32).wrapping_add(self.served);
+        let agent = Arc::clone(&self.agent);
+        let (serving, served) = tunnel::serve(agent, *admitted, gateway.clone(), seed);
         let pace = self.agent.outside.pace.clone();
         self.tunnels.spawn(async move {
             pace.keep(served).await;
         });
+        let Serving {
+            tunnel,
+            standing,
+            mut gone_away,
+        } = serving;
         let watched = tunnel.clone();
         self.current = Some(Current {
             tunnel,
             gateway,
-            up: Some(self.agent.readiness.up()),
+            standing,
         });
         Box::pin(async move {
-            while let Some(notice) = watched.notice().await {
-                if let Notice::GoAway { reason, deadline } = notice {
-                    return Done::GoAway(reason, deadline);
-                }
+            let told = gone_away.wait_for(Option::is_some).await;
+            let told = told.ok().and_then(|told| *told);
+            match told {
+                Some((reason, deadline)) => Done::GoAway(reason, deadline),
+                // The keeper ends with the tunnel.
+                None => Done::Over(watched.closed().await),
             }
-            Done::Over(watched.closed().await)
         })
     }
 
@@ -248,6 +230,7 @@ impl Slot {
         let Some(current) = self.current.take() else {
             return;
         };
+        current.standing.leave();
         let until = Instant::now() + self.go_away_deadline + RETIRED_SLACK;
         let tunnel = current.tunnel;
         let pace = self.agent.outside.pace.clone();
@@ -259,10 +242,10 @@ impl Slot {
     }
 
     fn drain(&mut self) -> Work {
-        let Some(current) = &mut self.current else {
+        let Some(current) = &self.current else {
             return Box::pin(async { Done::Drained(CloseReason::Closed) });
         };
-        current.up = None;
+        current.standing.leave();
         let tunnel = current.tunnel.clone();
         let grace = self.agent.options.grace;
         let until = Instant::now() + grace;
@@ -294,23 +277,26 @@ impl Slot {
             }
             Done::NoCarrier(error) => {
                 self.failed(&error);
-                Event::DialFailed(error.fault())
-            }
-            Done::TokenGone(error) => {
-                // It was there at the start; whoever replaces it may be between two steps.
-                self.failed(&error);
-                Event::DialFailed(Fault::Passing)
+                Event::DialFailed(match error {
+                    NoCarrier::Dial(error) => error.fault(),
+                    // It was there at the start; whoever replaces it may be between two steps.
+                    NoCarrier::Token(_) => Fault::Passing,
+                })
             }
             Done::Admitted(admitted) => {
                 self.failures = 0;
                 self.admitted = Some((admitted, self.gateway()));
                 Event::Welcomed
             }
-            Done::NotAdmitted(ShakeError::Client(ClientError::Refused(refuse))) => {
+            Done::NotLetIn(NotLetIn::Shake(ShakeError::Client(ClientError::Refused(refuse)))) => {
                 self.failed(&refusal(&refuse));
                 Event::Refused(refuse)
             }
-            Done::NotAdmitted(error) => {
+            Done::NotLetIn(NotLetIn::Shake(error)) => {
+                self.failed(&error);
+                Event::ShakeFailed
+            }
+            Done::NotLetIn(NotLetIn::Token(error)) => {
                 self.failed(&error);
                 Event::ShakeFailed
             }

@@ -1,4 +1,4 @@
-//! One tunnel that is up: its driver, its streams, its news of the apps.
+//! One tunnel that is up: its driver, its streams, its keeper, its news of the apps.
 //!
 //! Owns the tasks of the streams: when the tunnel is over, each has told its end and none is left.
 
@@ -6,63 +6,85 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::conn::{Settings, Side};
-use bridgehead_protocol::io::carrier::Carrier;
 use bridgehead_protocol::io::{CloseReason, Tunnel};
 use bridgehead_protocol::wire::Welcome;
-use bytes::BytesMut;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::carrier::address::GatewayAddress;
 use crate::serve;
+use crate::session::redial::Redial;
+use crate::telemetry::Standing;
 
 use super::agent::Agent;
+use super::greet::Admitted;
+use super::keeper::{GoneAway, Keeper};
 
 /// Bounds of the ping period a gateway may ask for: below, pings are load; above, a dead gateway goes
 /// unnoticed.
 const PING: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(60);
 
+/// Longest time that streams and connections to apps are kept for a gateway that does not come back.
+const LONGEST_WINDOW: Duration = Duration::from_secs(10 * 60);
+
 /// A side is dead after so many silent ping periods.
 const SILENT_PERIODS: u32 = 3;
 
-/// What a handshake left behind.
-pub(super) struct Admitted {
-    pub(super) carrier: Carrier,
-    /// What was read beyond the handshake.
-    pub(super) leftover: BytesMut,
-    pub(super) welcome: Welcome,
-    /// Marked as seen before the apps of HELLO were listed, so that no change in between is missed.
-    pub(super) changes: watch::Receiver<u64>,
+/// A tunnel that is up.
+pub(super) struct Serving {
+    pub(super) tunnel: Tunnel,
+    /// Whether it counts as up; outlives the tunnel's use by nobody.
+    pub(super) standing: Standing,
+    /// Told once the gateway starts nothing more on it.
+    pub(super) gone_away: watch::Receiver<GoneAway>,
 }
 
-/// A tunnel and the future that serves it; the future ends with the tunnel.
+/// A tunnel and the future that serves it, over all its carriers; the future ends with the tunnel.
 pub(super) fn serve(
     agent: Arc<Agent>,
     admitted: Admitted,
-) -> (Tunnel, impl Future<Output = CloseReason> + Send) {
+    gateway: GatewayAddress,
+    seed: u64,
+) -> (Serving, impl Future<Output = CloseReason> + Send) {
     let Admitted {
-        carrier,
+        mut carrier,
         leftover,
         welcome,
         changes,
     } = admitted;
     let settings = settings(agent.settings(), &welcome);
-    let clock = agent.clock;
-    let (tunnel, driver) = Tunnel::new(
-        Side::Agent,
-        settings,
-        welcome.limits,
-        carrier,
-        leftover,
-        clock,
-    );
-    let served = serve_streams(agent, tunnel.clone(), changes);
-    // The driver ends by itself; the streams end when it has.
+    let (clock, limits) = (agent.clock, welcome.limits);
+    let end = carrier.watch();
+    let (tunnel, driver) = Tunnel::new(Side::Agent, settings, limits, carrier, leftover, clock);
+    let (gone_away, told) = watch::channel(None);
+    let standing = agent.readiness.up();
+    let serving = Serving {
+        tunnel: tunnel.clone(),
+        standing: standing.clone(),
+        gone_away: told,
+    };
+    let (window, epoch) = (settings.resume_window, welcome.ticket.epoch);
+    let keeper = Keeper {
+        agent: Arc::clone(&agent),
+        tunnel: tunnel.clone(),
+        gateway,
+        node: welcome.node,
+        ticket: welcome.ticket,
+        redial: Redial::new(seed, window, epoch, clock.now()),
+        standing,
+        gone_away,
+    };
+    keeper.report();
+    let (node, id) = (keeper.node.clone(), keeper.ticket.tunnel);
+    let served = serve_streams(Arc::clone(&agent), tunnel.clone(), changes);
+    // The driver ends by itself; the streams and the keeper end when it has.
     let whole = async move {
-        let (reason, ()) = tokio::join!(driver, served);
+        let (reason, (), ()) = tokio::join!(driver, served, keeper.run(end));
+        agent.keep_fates(&node, id, tunnel.take_fates());
         reason
     };
-    (tunnel, whole)
+    (serving, whole)
 }
 
 /// What the gateway asked for, within reason.
@@ -72,6 +94,7 @@ fn settings(own: Settings, welcome: &Welcome) -> Settings {
         ping_after,
         dead_after: own.dead_after.max(ping_after * SILENT_PERIODS),
         linger: welcome.limits.linger,
+        resume_window: welcome.resume_window.min(LONGEST_WINDOW),
         ..own
     }
 }
@@ -105,6 +128,19 @@ mod tests {
     use bridgehead_protocol::wire::{PeerLimits, ResumeTicket};
 
     use super::*;
+
+    #[test]
+    fn a_resume_window_is_taken_within_reason() {
+        let mut asked = welcome(Duration::from_secs(2));
+        assert!(
+            settings(Settings::default(), &asked)
+                .resume_window
+                .is_zero()
+        );
+        asked.resume_window = Duration::from_secs(86_400);
+        let taken = settings(Settings::default(), &asked).resume_window;
+        assert_eq!(taken, LONGEST_WINDOW);
+    }
 
     fn welcome(ping_after: Duration) -> Welcome {
         Welcome {

@@ -6,8 +6,10 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use bridgehead_protocol::io::shake::LONGEST_RESUMING;
 use bridgehead_protocol::wire::AppKind;
 
+use super::defaults::DEAD_AFTER;
 use super::error::Fault;
 use super::net::clash;
 use super::settings::{AppEntry, Config, ProxyProtocol};
@@ -123,12 +125,21 @@ fn tunnel(config: &Config, found: &mut Found) {
             "keep one of the two",
         );
     }
-    if !tunnel.resume_window.is_zero() {
+    let resuming = tunnel.handshake.min(LONGEST_RESUMING);
+    let shortest = DEAD_AFTER + resuming;
+    if !tunnel.resume_window.is_zero() && tunnel.resume_window < shortest {
         found.add(
             Place::Tunnel,
             "resume_window",
-            "resumption is not available in this version",
-            "write \"0s\" or remove it",
+            format!(
+                "is over before a dead connection is noticed ({}s) and another one stands ({}s)",
+                DEAD_AFTER.as_secs_f32(),
+                resuming.as_secs_f32()
+            ),
+            format!(
+                "give it {}s or more, or 0s to let tunnels end with their connections",
+                shortest.as_secs_f32()
+            ),
         );
     }
 }

@@ -66,7 +66,8 @@ impl Default for TunnelSettings {
             listen: vec![everywhere(TUNNEL_PORT)],
             tls: Vec::new(),
             plain: false,
-            resume_window: Duration::ZERO,
+            // The death of a connection noticed (6 s), a few dials that fail, a handshake (5 s).
+            resume_window: Duration::from_secs(20),
             handshake: Duration::from_secs(10),
         }
     }

@@ -37,7 +37,7 @@ fn a_small_file_gets_every_default() {
     assert_eq!(config.public.http, vec!["0.0.0.0:8080".parse().unwrap()]);
     assert!(config.public.https.is_empty());
     assert_eq!(config.tunnel.listen, vec!["0.0.0.0:7000".parse().unwrap()]);
-    assert!(config.tunnel.resume_window.is_zero());
+    assert_eq!(config.tunnel.resume_window, Duration::from_secs(20));
     assert_eq!(config.admin.listen, "127.0.0.1:9090".parse().unwrap());
     let app = &config.apps[0];
     assert_eq!(app.settings, AppSettings::default());
@@ -280,8 +280,8 @@ fn rules_between_keys_say_where_and_how_to_mend() {
             "[tunnel].tls: is missing",
         ),
         (
-            with("resume_window = \"15s\"\n"),
-            "gw.toml:5: [tunnel].resume_window: resumption is not available in this version",
+            with("resume_window = \"10s\"\n"),
+            "gw.toml:5: [tunnel].resume_window: is over before a dead connection is noticed (6s) and another one stands (5s), give it 11s or more, or 0s",
         ),
         (
             with("[admin]\nlisten = \":9090\"\n"),
@@ -366,10 +366,16 @@ fn one_host_may_lead_to_several_apps_by_path() {
 }
 
 #[test]
-fn resumption_can_only_be_turned_off() {
-    for window in ["\"0s\"", "0"] {
-        let text = with(&format!("resume_window = {window}\n"));
-        assert!(parse(&text).is_ok(), "{window}");
+fn resumption_can_be_turned_off_or_last_long_enough() {
+    let windows = [
+        "resume_window = \"0s\"",
+        "resume_window = 0",
+        "resume_window = \"11s\"",
+        "resume_window = \"7s\"\nhandshake = \"1s\"",
+        "resume_window = \"5m\"",
+    ];
+    for window in windows {
+        assert!(parse(&with(&format!("{window}\n"))).is_ok(), "{window}");
     }
 }
 

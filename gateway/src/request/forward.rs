@@ -385,7 +385,10 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         self.look(cx, now);
         // A started answer waits for nobody's upload: no other limit would end it.
         let upload = self.waits_for_client_body && self.parts.windows.is_first_frame();
-        let paused = upload || self.waits_for_client_read;
+        // Nor for a dead carrier: the resume window ends that wait.
+        let waits = self.parts.app.control().view().suspended;
+        let carrier = waits && !self.parts.windows.is_first_frame();
+        let paused = upload || self.waits_for_client_read || carrier;
         self.parts.windows.pause(now, paused);
         if let Some(window) = self.parts.windows.fired(now) {
             return Poll::Ready(Finish::Window(window));

@@ -2,9 +2,9 @@
 
 mod outcomes;
 
-use std::future::{Future, poll_fn};
+use std::future::poll_fn;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -98,28 +98,18 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     let (near, far) = tokio::io::duplex(BRIDGE);
     let enroll = Arc::clone(&shared.enroll);
     let (peer, shutdown) = (exchange.info.peer, shared.shutdown.clone());
-    let served = async move {
+    // A task of its own: the tunnel that this carrier begins outlives it, and this exchange.
+    drop(shared.tasks.spawn("tunnel", async move {
         let carrier = Carrier::ws_server(far, &[], kind).await;
         enroll.serve(carrier, peer, accepted.token, shutdown).await;
-    };
-    let bridged = Bridge::new(exchange.body, exchange.answer, near).run();
-    let (mut served, mut bridged) = (pin!(served), pin!(bridged));
-    // The tunnel's end is passed on to the client; the client's end ends the tunnel by itself.
-    let (mut serving, mut bridging) = (true, true);
-    poll_fn(|cx| {
-        // The bridge first: when it falls, the tunnel behind it learns so in the same turn.
-        bridging = bridging && bridged.as_mut().poll(cx).is_pending();
-        serving = serving && served.as_mut().poll(cx).is_pending();
-        if !serving && bridging {
-            bridging = bridged.as_mut().poll(cx).is_pending();
-        }
-        if serving || bridging {
-            Poll::Pending
-        } else {
-            Poll::Ready(())
-        }
-    })
-    .await;
+    }));
+    // Whoever ends first, the carrier or the client, the other learns it through the pipe.
+    if let Err(error) = Bridge::new(exchange.body, exchange.answer, near)
+        .run()
+        .await
+    {
+        tracing::debug!(%peer, %error, "a carrier's connection failed");
+    }
     exchange.guard.answered();
 }
 

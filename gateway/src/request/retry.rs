@@ -28,6 +28,8 @@ pub struct Failed {
     pub body_kept: bool,
     /// Another tunnel offers the app and was not tried since the last pause.
     pub other_tunnel: bool,
+    /// A tunnel that offers the app waits for its next connection: it is about to be back, or lost.
+    pub returning: bool,
     /// The try used a kept connection.
     pub reused: bool,
     /// The method is one that the route declares a read (`repeat_reads`).
@@ -54,6 +56,7 @@ pub struct Tries {
     window_until: Moment,
     pause: Duration,
     at_once: u32,
+    returning: bool,
 }
 
 impl Tries {
@@ -65,13 +68,23 @@ impl Tries {
             window_until: now + first_frame_window,
             pause: FIRST_PAUSE,
             at_once: 0,
+            returning: false,
+        }
+    }
+
+    /// `hold` is for an app that restarts. A tunnel between two connections has a limit of its own.
+    fn until(&self) -> Moment {
+        if self.returning {
+            self.window_until
+        } else {
+            self.hold_until.min(self.window_until)
         }
     }
 
     /// When an exchange whose turn has not come looks again; `None` once its hold is over.
     #[must_use]
     pub fn next_look(&self, now: Moment) -> Option<Duration> {
-        let until = self.hold_until.min(self.window_until);
+        let until = self.until();
         (now < until).then(|| LONGEST_PAUSE.min(until.since(now)))
     }
 
@@ -87,7 +100,8 @@ impl Tries {
             self.at_once += 1;
             return Next::AtOnce;
         }
-        let until = self.hold_until.min(self.window_until);
+        self.returning = failed.returning;
+        let until = self.until();
         if now >= until || !is_passing(failed.reason) {
             return Next::GiveUp;
         }
@@ -145,6 +159,7 @@ mod tests {
             delivery: Delivery::NotDelivered,
             body_kept: true,
             other_tunnel: false,
+            returning: false,
             reused: false,
             declared_read: false,
             read_repeated: false,
@@ -175,6 +190,27 @@ mod tests {
             Next::After(Duration::from_millis(100))
         );
         assert_eq!(tries.after(at(10_000), refused()), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_tunnel_between_two_connections_is_waited_for_whatever_the_hold() {
+        let mut tries = Tries::begin(at(0), Duration::ZERO, WINDOW);
+        let returning = Failed {
+            reason: Reason::NoAgent,
+            returning: true,
+            ..refused()
+        };
+        assert!(matches!(tries.after(at(0), returning), Next::After(_)));
+        assert!(tries.next_look(at(19_999)).is_some());
+        assert!(matches!(tries.after(at(19_999), returning), Next::After(_)));
+        // It is lost, and the hold was over long ago.
+        let lost = Failed {
+            returning: false,
+            ..returning
+        };
+        assert_eq!(tries.after(at(20_000), lost), Next::GiveUp);
+        let mut late = Tries::begin(at(0), HOLD, WINDOW);
+        assert_eq!(late.after(at(30_000), returning), Next::GiveUp);
     }
 
     #[test]

@@ -16,8 +16,9 @@ use arc_swap::ArcSwap;
 use bridgehead_protocol::conn::{Settings, Side};
 use bridgehead_protocol::handshake::{AppPattern, Identity, Scope, Terms};
 use bridgehead_protocol::io::Tunnel;
+use bridgehead_protocol::io::carrier::CarrierKind;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::wire::{AppHealth, AppKind, AppOffer, PeerLimits};
+use bridgehead_protocol::wire::{AppHealth, AppKind, AppOffer, PeerLimits, ResumeTicket};
 use bytes::BytesMut;
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf, duplex,
@@ -42,7 +43,7 @@ use crate::task::Tasks;
 use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
 use crate::tunnel::enroll::Enroll;
-use crate::tunnel::live::{LiveTunnel, NewTunnel, Tunnels};
+use crate::tunnel::live::{Carried, LiveTunnel, NewTunnel, Tunnels};
 use crate::tunnel::pool::PoolLimits;
 use crate::tunnel::token::Tokens;
 
@@ -169,8 +170,15 @@ impl World {
             },
             instance: rand::random(),
             scope: Scope::new(AppPattern::parse("*").into_iter().collect()),
-            carrier: "tcp",
-            peer: ([127, 0, 0, 1], 7000).into(),
+            carried: Carried {
+                kind: CarrierKind::Tcp,
+                peer: ([127, 0, 0, 1], 7000).into(),
+            },
+            ticket: ResumeTicket {
+                tunnel: rand::random(),
+                secret: rand::random(),
+                epoch: 1,
+            },
             tunnel,
             pool: PoolLimits {
                 idle: Duration::from_secs(4),
@@ -178,10 +186,10 @@ impl World {
             },
         };
         let (live, _) = self.shared.tunnels.add(new, &[offer()]);
-        let (tunnels, number) = (Arc::clone(&self.shared.tunnels), live.number);
+        let (tunnels, gone) = (Arc::clone(&self.shared.tunnels), Arc::clone(&live));
         tokio::spawn(async move {
             driver.await;
-            tunnels.remove(number);
+            tunnels.remove(&gone);
         });
         let (tunnel, driver) = Tunnel::new(
             Side::Agent,

@@ -246,7 +246,7 @@ impl Shared {
             attempt.app.refused(self.clock.now(), Reason::NoAgent);
             return Err(Miss::before_handover(Reason::NoAgent, None));
         };
-        let number = place.tunnel.number;
+        let (number, resumes) = (place.tunnel.number, place.tunnel.resumes());
         exchange.guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
         let (connection, conn) = self.connection(exchange, attempt, &place)?;
         let (head, shape) = self.head(attempt, &place);
@@ -281,6 +281,8 @@ impl Shared {
         });
         let finish = forward.run().await;
         let status = forward.app_status();
+        let again = place.tunnel.resumes().wrapping_sub(resumes);
+        exchange.guard.resumed(again);
         if finish != Finish::Complete {
             return Err(self
                 .failed_try(attempt, finish, app, conn, &place, status)
@@ -442,6 +444,7 @@ impl Shared {
                 false => miss.judgement.delivery,
             },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
+            returning: self.tunnels.awaits(&attempt.app.name),
             other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
             reused: miss.reused,
             declared_read: attempt.route.settings.repeat_reads && read,

@@ -333,8 +333,8 @@ impl ExchangeGuard {
     }
 
     /// The exchange survived the loss of its carrier.
-    pub fn resumed(&mut self) {
-        self.exchange.facts().resumed += 1;
+    pub fn resumed(&mut self, times: u32) {
+        self.exchange.facts().resumed += times;
     }
 
     /// How far the request got, for an exchange that ends without an answer of the gateway.

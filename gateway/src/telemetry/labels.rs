@@ -101,6 +101,8 @@ labels! {
     TunnelState {
         /// Takes new streams.
         Live = "live",
+        /// Without a carrier; waits for the next one.
+        Suspended = "suspended",
         /// Finishes old streams, takes no new ones.
         Draining = "draining",
     }
@@ -147,6 +149,20 @@ labels! {
         Closed = "closed",
         /// Turned away unread: too many at once, or a drain.
         Refused = "refused",
+    }
+}
+
+labels! {
+    /// How the wait of a tunnel without a carrier ended.
+    ResumeResult {
+        /// It went on over another carrier.
+        Resumed = "resumed",
+        /// Its agent did not come back within the resume window.
+        Lapsed = "lapsed",
+        /// An agent wanted to continue a tunnel that is not here, or not its own.
+        Gone = "gone",
+        /// An attempt was overtaken by a later one of the same agent.
+        Stale = "stale",
     }
 }
 

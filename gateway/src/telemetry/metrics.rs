@@ -17,7 +17,7 @@ use prometheus::{
 
 use super::labels::{
     CarrierKind, ConnectionKind, Direction, HandshakeResult, HoldResult, LedgerState, MemoryKind,
-    Outcome, Phase, StreamState, TunnelState,
+    Outcome, Phase, ResumeResult, StreamState, TunnelState,
 };
 use super::memory;
 
@@ -52,6 +52,8 @@ pub struct Metrics {
     carriers: Vec<IntGauge>,
     streams: Vec<IntGauge>,
     handshakes: Vec<IntCounter>,
+    resumes: Vec<IntCounter>,
+    resumed_bytes: IntCounter,
     connections: Vec<IntGauge>,
     memory: Vec<IntGauge>,
     access_dropped: IntCounter,
@@ -96,6 +98,16 @@ impl Metrics {
             "Attempts of agents to join",
             &["result"],
         );
+        let resumes = families.counters(
+            "resumes_total",
+            "Waits of tunnels for their next connection",
+            &["result"],
+        );
+        let resumed_bytes = families.counters(
+            "resumed_bytes_total",
+            "Bytes sent to agents a second time",
+            &[],
+        );
         let connections = families.gauges("connections", "Accepted connections", &["kind"]);
         let memory = families.gauges("memory_bytes", "Memory of the process", &["kind"]);
         let access_dropped = families.counters(
@@ -135,6 +147,10 @@ impl Metrics {
             handshakes: each(HandshakeResult::ALL, |r| {
                 handshakes.with_label_values(&[r.as_str()])
             }),
+            resumes: each(ResumeResult::ALL, |r| {
+                resumes.with_label_values(&[r.as_str()])
+            }),
+            resumed_bytes: resumed_bytes.with_label_values::<&str>(&[]),
             connections: each(ConnectionKind::ALL, |k| {
                 connections.with_label_values(&[k.as_str()])
             }),
@@ -193,6 +209,16 @@ impl Metrics {
     /// Count the end of an agent's attempt to join.
     pub fn handshake(&self, result: HandshakeResult) {
         self.handshakes[result as usize].inc();
+    }
+
+    /// Count the end of a tunnel's wait for its next carrier.
+    pub fn resumed(&self, result: ResumeResult) {
+        self.resumes[result as usize].inc();
+    }
+
+    /// Count bytes that had to be sent a second time.
+    pub fn resent(&self, bytes: u64) {
+        self.resumed_bytes.inc_by(bytes);
     }
 
     /// Say how much memory the gateway may use.

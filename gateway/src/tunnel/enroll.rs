@@ -1,14 +1,19 @@
 //! An agent from its first byte to the end of its tunnel: handshake, registry, news, removal.
 //!
-//! One call serves one carrier and ends with it. Handshakes run concurrently and within a deadline,
-//! never in an accept loop. Invariant: a tunnel stands in the registry exactly while its driver runs.
+//! One call serves one carrier. The one that began a tunnel drives it to its end, over all its later
+//! carriers; the others hand theirs over and wait for its end. Handshakes run concurrently and within
+//! a deadline, never in an accept loop. Invariant: a tunnel stands in the registry exactly while its
+//! driver runs.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::conn::{Settings, Side};
-use bridgehead_protocol::handshake::{Admitted, AwaitHello, Identity, Terms, check_apps};
+use bridgehead_protocol::handshake::{
+    Admitted, Applicant, AwaitHello, Identity, Terms, check_apps, gone,
+};
 use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::io::shake::{self, ShakeError};
 use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
@@ -16,16 +21,17 @@ use bridgehead_protocol::wire::{
     AppOffer, GoAwayReason, Refuse, RefuseCode, ReportEntry, ResumeTicket,
 };
 use bytes::BytesMut;
+use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::live::{LiveTunnel, NewTunnel, Tunnels};
+use super::live::{Carried, LiveTunnel, NewTunnel, Tunnels};
 use super::pool::PoolLimits;
 use super::token::Tokens;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::AgentEntry;
 use crate::shutdown::Signal;
-use crate::telemetry::labels::{self, HandshakeResult, TunnelState};
+use crate::telemetry::labels::{self, HandshakeResult, ResumeResult};
 use crate::telemetry::metrics::Metrics;
 
 /// How often kept connections are looked at; a fraction of their shortest idle time.
@@ -66,21 +72,30 @@ pub struct Enroll {
     pub on_report: OnReport,
 }
 
+/// An agent that was let in.
+enum Entered {
+    /// With a new tunnel.
+    New(Admitted),
+    /// With the next carrier of a tunnel.
+    Back(Arc<LiveTunnel>, Admitted),
+}
+
 impl Enroll {
-    /// Serves one carrier to its end. `token`: what a WebSocket's request brought.
+    /// Serves one carrier to its end, and the tunnel that it began, if it did, to the tunnel's end.
+    /// `token`: what a WebSocket's request brought.
     pub async fn serve(
         &self,
         mut carrier: Carrier,
-        peer: std::net::SocketAddr,
+        peer: SocketAddr,
         token: Option<Zeroizing<String>>,
         shutdown: Signal,
     ) {
         let mut buffer = BytesMut::new();
-        let admitted = match self
+        let entered = match self
             .shake(&mut carrier, &mut buffer, token, &shutdown)
             .await
         {
-            Ok(admitted) => admitted,
+            Ok(entered) => entered,
             Err(error) => {
                 self.metrics.handshake(handshake_result(&error));
                 tracing::info!(%peer, %error, "agent not let in");
@@ -88,9 +103,19 @@ impl Enroll {
             }
         };
         self.metrics.handshake(HandshakeResult::Accepted);
-        let _carriers = self.metrics.carrier(carrier_label(carrier.kind()));
-        let reason = self.run(carrier, buffer, admitted, peer, shutdown).await;
-        tracing::debug!(%peer, %reason, "carrier ended");
+        let carried = Carried {
+            kind: carrier.kind(),
+            peer,
+        };
+        carrier.keep(self.metrics.carrier(carrier_label(carried.kind)));
+        match entered {
+            Entered::New(admitted) => {
+                self.run(carrier, buffer, admitted, carried, shutdown).await;
+            }
+            Entered::Back(live, admitted) => {
+                self.go_on(&live, &admitted, carried, carrier, buffer).await;
+            }
+        }
     }
 
     /// Forgets every token of an agent and cuts its tunnels. Answers how many there were; nothing
@@ -126,11 +151,17 @@ impl Enroll {
         buffer: &mut BytesMut,
         token: Option<Zeroizing<String>>,
         shutdown: &Signal,
-    ) -> Result<Admitted, ShakeError> {
-        let until = shake::deadline(self.handshake);
+    ) -> Result<Entered, ShakeError> {
+        let (until, resuming) = (
+            shake::deadline(self.handshake),
+            shake::resuming_deadline(self.handshake),
+        );
         let waiting = token.map_or_else(AwaitHello::new, AwaitHello::with_header_token);
         let tokens = self.tokens.load_full();
         let applicant = shake::receive(carrier, buffer, waiting, &*tokens, until).await?;
+        if applicant.resume().is_some() {
+            return self.let_back(carrier, applicant, resuming).await;
+        }
         if shutdown.is_draining() {
             let draining = Refuse::of(
                 RefuseCode::Draining,
@@ -143,7 +174,58 @@ impl Enroll {
             secret: self.chance.bytes(),
             epoch: 1,
         };
-        shake::admit(carrier, applicant, &self.terms, ticket, until).await
+        let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
+        Ok(Entered::New(admitted))
+    }
+
+    /// An agent whose tunnel lost its carrier, noticed here or not. The old carrier is given up before
+    /// WELCOME: what it still brings is dropped before either side states an offset.
+    async fn let_back(
+        &self,
+        carrier: &mut Carrier,
+        applicant: Applicant,
+        until: Instant,
+    ) -> Result<Entered, ShakeError> {
+        let live = applicant
+            .resume()
+            .and_then(|ticket| self.tunnels.of_ticket(ticket));
+        let judged = match &live {
+            Some(live) => live.let_back(&applicant),
+            None => Err(gone()),
+        };
+        match (live, judged) {
+            (Some(live), Ok(ticket)) => {
+                let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
+                Ok(Entered::Back(live, admitted))
+            }
+            (_, Err(refuse)) => {
+                self.metrics.resumed(match refuse.code {
+                    RefuseCode::StaleEpoch => ResumeResult::Stale,
+                    _ => ResumeResult::Gone,
+                });
+                Err(shake::refuse(carrier, refuse, until).await)
+            }
+            (None, Ok(_)) => Err(shake::refuse(carrier, gone(), until).await),
+        }
+    }
+
+    /// Hands the carrier to its tunnel, wherever that lives, with nothing written since WELCOME. The
+    /// task stays until the carrier ends, because the socket is registered with this worker's reactor
+    /// and the worker must not end before it.
+    async fn go_on(
+        &self,
+        live: &Arc<LiveTunnel>,
+        admitted: &Admitted,
+        carried: Carried,
+        mut carrier: Carrier,
+        leftover: BytesMut,
+    ) {
+        let mut end = carrier.watch();
+        live.go_on(admitted, carried, carrier, leftover);
+        self.check_key(live);
+        self.tunnels.offer(live, &admitted.apps);
+        (self.on_offer)(&admitted.apps);
+        end.ended().await;
     }
 
     async fn run(
@@ -151,10 +233,9 @@ impl Enroll {
         carrier: Carrier,
         leftover: BytesMut,
         admitted: Admitted,
-        peer: std::net::SocketAddr,
+        carried: Carried,
         shutdown: Signal,
-    ) -> CloseReason {
-        let kind = carrier.kind();
+    ) {
         let (tunnel, driver) = Tunnel::new(
             Side::Gateway,
             self.settings,
@@ -169,8 +250,8 @@ impl Enroll {
             instance: admitted.instance,
             key: admitted.key,
             scope: admitted.scope,
-            carrier: kind.as_str(),
-            peer,
+            carried,
+            ticket: admitted.ticket,
             tunnel,
             pool: self.pool,
         };
@@ -183,23 +264,27 @@ impl Enroll {
             );
             old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
         }
-        // The token may have been revoked while the handshake ran.
-        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
-            live.revoke();
-        }
+        self.check_key(&live);
         (self.on_offer)(&admitted.apps);
-        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, "tunnel up");
-        let gauge = self.metrics.tunnel(TunnelState::Live);
+        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = carried.kind.as_str(), peer = %carried.peer, "tunnel up");
         let reason = tokio::select! {
             biased;
             reason = driver => reason,
             reason = self.attend(&live, shutdown) => reason,
         };
-        drop(gauge);
-        self.tunnels.remove(live.number);
+        if reason == CloseReason::Lapsed {
+            self.metrics.resumed(ResumeResult::Lapsed);
+        }
+        self.tunnels.remove(&live);
         live.pool.reap(self.clock.now(), true);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
-        reason
+    }
+
+    /// The token may have been revoked while the handshake ran.
+    fn check_key(&self, live: &LiveTunnel) {
+        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
+            live.revoke();
+        }
     }
 
     /// News of the tunnel and the care of its pool; ends only after the tunnel has.
@@ -207,7 +292,14 @@ impl Enroll {
         let mut reap = tokio::time::interval(REAP_EVERY);
         let (mut told, mut closed) = (false, false);
         let mut end = shutdown.clone();
+        let mut state = live.state();
+        let mut gauge = self.metrics.tunnel(state);
         loop {
+            let now = live.state();
+            if now != state {
+                state = now;
+                gauge = self.metrics.tunnel(state);
+            }
             tokio::select! {
                 biased;
                 () = shutdown.draining(), if !told => {
@@ -219,7 +311,10 @@ impl Enroll {
                     live.tunnel.close();
                 }
                 notice = live.tunnel.notice() => match notice {
-                    None => return live.tunnel.closed().await,
+                    None => {
+                        drop(gauge);
+                        return live.tunnel.closed().await;
+                    }
                     Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
@@ -227,11 +322,23 @@ impl Enroll {
                         live.tunnel.close_when_drained();
                     }
                     Some(Notice::Report(entries)) => (self.on_report)(&live.identity, entries),
-                    Some(Notice::Suspended | Notice::Resumed { .. }) => {}
+                    Some(Notice::Suspended) => {
+                        let peer = live.carried().peer;
+                        tracing::info!(agent = &*live.agent, tunnel = &*live.id, %peer, "carrier lost, tunnel waits for the next");
+                    }
+                    Some(Notice::Resumed { resent }) => self.resumed(live, resent),
                 },
                 _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),
             }
         }
+    }
+
+    fn resumed(&self, live: &LiveTunnel, resent: u64) {
+        live.resumed();
+        self.metrics.resumed(ResumeResult::Resumed);
+        self.metrics.resent(resent);
+        let Carried { kind, peer } = live.carried();
+        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, bytes = resent, "tunnel resumed");
     }
 
     fn take_apps(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {

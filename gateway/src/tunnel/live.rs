@@ -2,20 +2,24 @@
 //!
 //! Lookups read a snapshot without a lock. Changes are rare and serialised by a short lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
-use bridgehead_protocol::handshake::{Identity, Scope};
+use bridgehead_protocol::handshake::{Admitted, Applicant, Identity, Resumable, Scope, gone};
 use bridgehead_protocol::io::Tunnel;
-use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason};
+use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
+use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason, Refuse, ResumeTicket};
+use bytes::BytesMut;
 
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
 use super::token::Tokens;
+use crate::telemetry::labels::TunnelState;
 
 /// Exchanges that a near tunnel may carry beyond twice those of the least loaded one.
 const NEAR_SLACK: usize = 8;
@@ -36,21 +40,31 @@ pub struct LiveTunnel {
     pub key: Mutex<String>,
     /// Apps it may ever offer.
     pub scope: Scope,
-    /// What carries it: `tcp`, `tls`, `ws` or `wss`.
-    pub carrier: &'static str,
-    /// Where the agent dialled from.
-    pub peer: std::net::SocketAddr,
     /// Since when.
     pub since: SystemTime,
     /// The tunnel itself.
     pub tunnel: Tunnel,
     /// Kept connections.
     pub pool: Pool,
+    carried: Mutex<Carried>,
+    resumable: Mutex<Resumable>,
+    ticket: u128,
     /// The worker it lives on.
     thread: ThreadId,
     /// Takes no new exchange although the tunnel still would (takeover, drain).
     pub retired: AtomicBool,
     in_flight: AtomicUsize,
+    /// Carriers after the first.
+    resumes: AtomicU32,
+}
+
+/// What carries a tunnel now, or did last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// What it is made of.
+    pub kind: CarrierKind,
+    /// Where the agent dialled from.
+    pub peer: std::net::SocketAddr,
 }
 
 /// What is needed to make a [`LiveTunnel`].
@@ -65,10 +79,10 @@ pub struct NewTunnel {
     pub key: String,
     /// See [`LiveTunnel::scope`].
     pub scope: Scope,
-    /// See [`LiveTunnel::carrier`].
-    pub carrier: &'static str,
-    /// See [`LiveTunnel::peer`].
-    pub peer: std::net::SocketAddr,
+    /// What carries it first.
+    pub carried: Carried,
+    /// What its agent was told to continue it with.
+    pub ticket: ResumeTicket,
     /// The tunnel.
     pub tunnel: Tunnel,
     /// Bounds of its pool.
@@ -80,6 +94,63 @@ impl LiveTunnel {
     #[must_use]
     pub fn is_accepting(&self) -> bool {
         !self.retired.load(Ordering::Relaxed) && self.tunnel.is_accepting()
+    }
+
+    /// What operators see.
+    #[must_use]
+    pub fn state(&self) -> TunnelState {
+        if self.tunnel.is_suspended() {
+            TunnelState::Suspended
+        } else if self.is_accepting() {
+            TunnelState::Live
+        } else {
+            TunnelState::Draining
+        }
+    }
+
+    /// What carries it now, or did last.
+    #[must_use]
+    pub fn carried(&self) -> Carried {
+        *self.carried.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets an applicant continue it, and gives up the carrier that it had until now. Answers the
+    /// ticket for WELCOME.
+    ///
+    /// # Errors
+    /// The REFUSE to send.
+    pub fn let_back(&self, applicant: &Applicant) -> Result<ResumeTicket, Refuse> {
+        if self.tunnel.is_over() {
+            return Err(gone());
+        }
+        let ticket = self.resumable().judge(applicant)?;
+        self.tunnel.suspend();
+        Ok(ticket)
+    }
+
+    /// Goes on over the carrier that was let in as `admitted`; not if a later one was let in meanwhile,
+    /// whose agent has given this one up.
+    pub fn go_on(
+        &self,
+        admitted: &Admitted,
+        carried: Carried,
+        carrier: Carrier,
+        leftover: BytesMut,
+    ) {
+        let resumable = self.resumable();
+        if resumable.epoch() == admitted.ticket.epoch {
+            *self.carried.lock().unwrap_or_else(PoisonError::into_inner) = carried;
+            admitted
+                .key
+                .clone_into(&mut self.key.lock().unwrap_or_else(PoisonError::into_inner));
+            self.tunnel.resume(carrier, leftover);
+        }
+    }
+
+    fn resumable(&self) -> MutexGuard<'_, Resumable> {
+        self.resumable
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True while the key that it joined with is valid for all the apps in `offered`.
@@ -101,6 +172,17 @@ impl LiveTunnel {
         self.tunnel
             .drain(GoAwayReason::Revoked, std::time::Duration::ZERO);
         self.tunnel.close();
+    }
+
+    /// How often it has gone on over another carrier.
+    #[must_use]
+    pub fn resumes(&self) -> u32 {
+        self.resumes.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it has.
+    pub(super) fn resumed(&self) {
+        self.resumes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Exchanges it carries now.
@@ -138,6 +220,8 @@ impl Drop for Place {
 pub struct Tunnels {
     registry: ArcSwap<Registry<LiveTunnel>>,
     change: Mutex<()>,
+    /// By the number in tickets; only looked up.
+    tickets: Mutex<HashMap<u128, Arc<LiveTunnel>>>,
     next: AtomicU64,
     turn: AtomicU64,
 }
@@ -147,6 +231,7 @@ impl Default for Tunnels {
         Self {
             registry: ArcSwap::default(),
             change: Mutex::default(),
+            tickets: Mutex::default(),
             next: AtomicU64::new(1),
             turn: AtomicU64::new(0),
         }
@@ -160,13 +245,31 @@ impl Tunnels {
         let registry = self.registry.load();
         let offers = registry.offers(app);
         if let [only] = offers {
-            let free = only.tunnel.is_accepting() && !avoid.contains(&only.number);
+            let free = is_free(&only.tunnel) && !avoid.contains(&only.number);
             return free.then(|| Place::new(only));
         }
         let candidates: Vec<Candidate> = offers.iter().map(candidate).collect();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         let picked = &offers[pick(&candidates, avoid, turn)?];
         Some(Place::new(near(offers, picked, avoid)))
+    }
+
+    /// True if a tunnel without a carrier offers the app: what nobody else takes may wait for it.
+    #[must_use]
+    pub fn awaits(&self, app: &str) -> bool {
+        let registry = self.registry.load();
+        let mut offers = registry.offers(app).iter();
+        offers.any(|offer| offer.tunnel.is_accepting() && offer.tunnel.tunnel.is_suspended())
+    }
+
+    /// The tunnel that a ticket names.
+    #[must_use]
+    pub fn of_ticket(&self, ticket: &ResumeTicket) -> Option<Arc<LiveTunnel>> {
+        self.tickets().get(&ticket.tunnel).cloned()
+    }
+
+    fn tickets(&self) -> MutexGuard<'_, HashMap<u128, Arc<LiveTunnel>>> {
+        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The snapshot now.
@@ -183,6 +286,8 @@ impl Tunnels {
         apps: &[AppOffer],
     ) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
         let number = TunnelNumber(self.next.fetch_add(1, Ordering::Relaxed));
+        let key = new.ticket.tunnel;
+        let resumable = Resumable::new(new.identity.clone(), new.instance, &new.ticket);
         let live = Arc::new(LiveTunnel {
             number,
             id: new.id,
@@ -191,15 +296,18 @@ impl Tunnels {
             instance: new.instance,
             key: Mutex::new(new.key),
             scope: new.scope,
-            carrier: new.carrier,
-            peer: new.peer,
+            carried: Mutex::new(new.carried),
+            resumable: Mutex::new(resumable),
+            ticket: key,
             since: SystemTime::now(),
             tunnel: new.tunnel,
             pool: Pool::new(new.pool),
             thread: std::thread::current().id(),
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            resumes: AtomicU32::new(0),
         });
+        self.tickets().insert(key, Arc::clone(&live));
         let mut replaced = Vec::new();
         self.change(|registry| {
             replaced = older_instances(registry, &live);
@@ -223,8 +331,9 @@ impl Tunnels {
     }
 
     /// Forgets a tunnel.
-    pub fn remove(&self, number: TunnelNumber) {
-        self.change(|registry| registry.without(number));
+    pub fn remove(&self, live: &LiveTunnel) {
+        drop(self.tickets().remove(&live.ticket));
+        self.change(|registry| registry.without(live.number));
     }
 
     fn change(&self, change: impl FnOnce(&Registry<LiveTunnel>) -> Registry<LiveTunnel>) {
@@ -247,7 +356,7 @@ fn near<'o>(
         offer.tunnel.thread == here
             && offer.tunnel.instance == picked.tunnel.instance
             && offer.tunnel.identity == picked.tunnel.identity
-            && offer.tunnel.is_accepting()
+            && is_free(&offer.tunnel)
             && offer.tunnel.in_flight() <= most
             && !avoid.contains(&offer.number)
     };
@@ -260,8 +369,14 @@ fn candidate(offer: &Offer<LiveTunnel>) -> Candidate {
         in_flight: offer.tunnel.in_flight(),
         weight: offer.weight,
         health: offer.health,
-        accepting: offer.tunnel.is_accepting(),
+        accepting: is_free(&offer.tunnel),
     }
+}
+
+/// It would take an exchange and carry it at once. One without a carrier is not asked: an exchange
+/// that waits beside it goes to whichever tunnel comes first, one that was given to it cannot.
+fn is_free(tunnel: &LiveTunnel) -> bool {
+    tunnel.is_accepting() && !tunnel.tunnel.is_suspended()
 }
 
 fn older_instances(registry: &Registry<LiveTunnel>, live: &LiveTunnel) -> Vec<Arc<LiveTunnel>> {

@@ -312,6 +312,7 @@ fn enroll(
 ) -> Arc<Enroll> {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
+        resume_window: config.tunnel.resume_window,
         ..conn::Settings::default()
     };
     let limits = PeerLimits {
@@ -326,8 +327,7 @@ fn enroll(
             node: config.gateway.node.clone(),
             features: Vec::new(),
             ping_after: settings.ping_after,
-            // A lost tunnel is not resumed yet, and the agent is told so.
-            resume_window: Duration::ZERO,
+            resume_window: settings.resume_window,
             limits,
             nodes: Vec::new(),
         },

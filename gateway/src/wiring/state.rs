@@ -151,6 +151,7 @@ impl AdminState for State {
         let registry = self.shared.tunnels.snapshot();
         let info = |live: &Arc<LiveTunnel>| {
             let stats = live.tunnel.stats();
+            let carried = live.carried();
             let offers = registry
                 .apps()
                 .filter(|app| registry.offers(app).iter().any(|o| o.number == live.number));
@@ -158,14 +159,10 @@ impl AdminState for State {
                 id: live.id.to_string(),
                 agent: live.agent.to_string(),
                 subject: live.identity.subject.clone(),
-                carrier: live.carrier,
-                peer: live.peer,
+                carrier: carried.kind.as_str(),
+                peer: carried.peer,
                 since: live.since,
-                state: if live.is_accepting() {
-                    "live"
-                } else {
-                    "draining"
-                },
+                state: live.state().as_str(),
                 apps: offers.map(ToString::to_string).collect(),
                 streams: stats.streams.total(),
                 rtt: stats.rtt,

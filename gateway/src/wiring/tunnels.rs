@@ -38,27 +38,29 @@ impl Serve for TunnelFront {
             // The peer holds as many connections as it may; the drop tells it.
             return;
         }
-        let _place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
+        let place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
         if let Err(error) = socket::tune_carrier(&stream, self.enroll.settings.dead_after) {
             tracing::debug!(%peer, %error, "a new carrier is already gone");
             return;
         }
-        let Some(config) = self.tls else {
-            return self
-                .enroll
-                .serve(Carrier::tcp(stream), peer, None, self.signal)
-                .await;
-        };
-        let handshake = TlsAcceptor::from(config).accept(stream);
-        match tokio::time::timeout(self.handshake, handshake).await {
-            Ok(Ok(session)) => {
-                self.enroll
-                    .serve(Carrier::tls(session), peer, None, self.signal)
-                    .await
+        let mut carrier = match self.tls {
+            None => Carrier::tcp(stream),
+            Some(config) => {
+                let handshake = TlsAcceptor::from(config).accept(stream);
+                match tokio::time::timeout(self.handshake, handshake).await {
+                    Ok(Ok(session)) => Carrier::tls(session),
+                    Ok(Err(error)) => {
+                        return tracing::debug!(%peer, %error, "an agent's TLS handshake failed");
+                    }
+                    Err(_) => {
+                        return tracing::debug!(%peer, "an agent's TLS handshake took too long");
+                    }
+                }
             }
-            Ok(Err(error)) => tracing::debug!(%peer, %error, "an agent's TLS handshake failed"),
-            Err(_) => tracing::debug!(%peer, "an agent's TLS handshake took too long"),
-        }
+        };
+        // They are the connection's, which may end long before the tunnel that it began.
+        carrier.keep((permit, place));
+        self.enroll.serve(carrier, peer, None, self.signal).await;
     }
 }
 

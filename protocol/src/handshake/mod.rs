@@ -7,6 +7,7 @@
 //! gateway  AwaitHello ── receive() ──► Applicant ── admit() ──► Admitted
 //!                        └► Refuse            └► Refuse (registry full, draining, …)
 //! ```
+//! An applicant that wants to continue a tunnel is judged by [`Resumable`] before `admit()`.
 //! Each state is a value that its only step consumes, so nothing can be said twice or out of
 //! order. Pure: randomness (instance, tunnel id, secret) and the lookup of tokens come in from
 //! outside; `io::shake` moves the bytes and keeps the deadline.
@@ -16,6 +17,7 @@
 
 mod client;
 mod names;
+mod resume;
 mod scope;
 mod server;
 mod token;
@@ -26,6 +28,7 @@ mod tests;
 
 pub use client::{AwaitAnswer, Client, ClientError, Introduction, IntroductionError};
 pub use names::{is_agent_id, is_app_name, is_host_header};
+pub use resume::{Resumable, gone};
 pub use scope::{AppPattern, Scope};
 pub use server::{
     Admitted, Applicant, AwaitHello, Denied, Grant, Identity, Terms, TokenVerifier, check_apps,

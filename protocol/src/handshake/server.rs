@@ -88,6 +88,7 @@ pub struct Applicant {
     limits: PeerLimits,
     version: u16,
     features: Vec<String>,
+    resume: Option<ResumeTicket>,
 }
 
 /// Last state: what both sides agreed on.
@@ -154,12 +155,6 @@ impl AwaitHello {
         let grant = verifier.verify(&token).map_err(|denied| denied.refuse())?;
         check_introduction(&hello)?;
         check_apps(&hello.apps, &grant.scope)?;
-        if hello.resume.is_some() {
-            return Err(Refuse::of(
-                RefuseCode::ResumeGone,
-                "no such tunnel; start anew",
-            ));
-        }
         Ok(Applicant {
             identity: Identity {
                 subject: grant.subject,
@@ -172,6 +167,7 @@ impl AwaitHello {
             limits: hello.limits,
             version,
             features: hello.features,
+            resume: hello.resume,
         })
     }
 
@@ -220,6 +216,13 @@ impl Applicant {
     #[must_use]
     pub fn apps(&self) -> &[AppOffer] {
         &self.apps
+    }
+
+    /// The tunnel that it wants to continue; [`Resumable::judge`](super::Resumable::judge) says
+    /// whether it may.
+    #[must_use]
+    pub const fn resume(&self) -> Option<&ResumeTicket> {
+        self.resume.as_ref()
     }
 
     /// Lets it in as the tunnel of `ticket`.

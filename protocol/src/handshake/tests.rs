@@ -82,12 +82,30 @@ fn terms() -> Terms {
     }
 }
 
-fn ticket() -> ResumeTicket {
+pub(super) fn ticket(epoch: u32) -> ResumeTicket {
     ResumeTicket {
         tunnel: 9,
         secret: [3; 32],
-        epoch: 0,
+        epoch,
     }
+}
+
+/// One with a valid token, whose HELLO was changed on the way.
+pub(super) fn applicant(
+    resume: Option<ResumeTicket>,
+    change: impl FnOnce(&mut crate::wire::Hello),
+) -> Applicant {
+    let (frame, _) = hello(Introduction {
+        resume,
+        ..introduction()
+    });
+    let Frame::Hello(mut hello) = frame else {
+        panic!("HELLO comes first")
+    };
+    change(&mut hello);
+    AwaitHello::new()
+        .receive(Frame::Hello(hello), &gateway())
+        .expect("let in")
 }
 
 fn hello(introduction: Introduction) -> (Frame, AwaitAnswer) {
@@ -116,12 +134,12 @@ fn an_agent_with_a_valid_token_is_let_in_and_both_agree() {
         agent: "a1".to_owned(),
     };
     assert_eq!(applicant.identity(), &identity);
-    let (welcome, admitted) = applicant.admit(&terms(), ticket());
+    let (welcome, admitted) = applicant.admit(&terms(), ticket(0));
     let welcome = waiting.receive(Frame::Welcome(welcome)).expect("welcome");
     assert_eq!(welcome.features, ["report"]);
     assert_eq!(welcome.features, admitted.features);
     assert_eq!((welcome.version, admitted.version), (1, 1));
-    assert_eq!(welcome.ticket, ticket());
+    assert_eq!(welcome.ticket, ticket(0));
     assert_eq!(admitted.key, "k1");
     assert!(admitted.scope.covers("shop-2") && !admitted.scope.covers("other"));
 }
@@ -229,13 +247,17 @@ fn an_agent_of_another_age_is_refused_for_good() {
 }
 
 #[test]
-fn a_tunnel_to_resume_is_gone_and_the_agent_may_start_anew_at_once() {
-    let refuse = refused(|hello| hello.resume = Some(ticket()));
-    assert_eq!(
-        (refuse.code, refuse.permanent),
-        (RefuseCode::ResumeGone, false)
-    );
-    assert_eq!(refuse.retry_after, Duration::ZERO);
+fn the_tunnel_to_resume_is_known_only_after_the_token_holds() {
+    let resuming = applicant(Some(ticket(4)), |_| ());
+    assert_eq!(resuming.resume(), Some(&ticket(4)));
+    let refuse = refused(|hello| {
+        hello.resume = Some(ticket(4));
+        hello.token = Token::generate("k1", &[8; 32])
+            .expect("a token")
+            .reveal()
+            .to_owned();
+    });
+    assert_eq!(refuse.code, RefuseCode::Unauthorized);
 }
 
 #[test]
@@ -245,7 +267,7 @@ fn an_answer_with_what_was_not_offered_is_no_admission() {
         let applicant = AwaitHello::new()
             .receive(frame, &gateway())
             .expect("let in");
-        let (mut welcome, _) = applicant.admit(&terms(), ticket());
+        let (mut welcome, _) = applicant.admit(&terms(), ticket(0));
         change(&mut welcome);
         waiting
             .receive(Frame::Welcome(welcome))

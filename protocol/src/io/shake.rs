@@ -21,6 +21,9 @@ use crate::wire::{
 /// No handshake takes longer, whatever a caller asks for: a silent peer holds a place no longer.
 pub const LONGEST: Duration = Duration::from_secs(10);
 
+/// The same for one that continues a tunnel: whoever waits for it waits with requests of clients.
+pub const LONGEST_RESUMING: Duration = Duration::from_secs(5);
+
 /// Bytes asked of the carrier at once. Small: before the token holds, a peer gets no more memory
 /// than its frame needs.
 const READ: usize = 4 * 1024;
@@ -71,6 +74,12 @@ impl ShakeError {
 #[must_use]
 pub fn deadline(within: Duration) -> Instant {
     Instant::now() + within.min(LONGEST)
+}
+
+/// The same for a handshake that continues a tunnel.
+#[must_use]
+pub fn resuming_deadline(within: Duration) -> Instant {
+    Instant::now() + within.min(LONGEST_RESUMING)
 }
 
 /// Agent: says HELLO and reads the answer.

@@ -150,6 +150,13 @@ impl Tunnel {
         self.shared.look(Conn::is_suspended)
     }
 
+    /// True once it is over, or about to be: nothing can be resumed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = self.shared.lock();
+        state.over || state.closing || state.conn.failure().is_some()
+    }
+
     /// Agent, after the end: terminals the gateway has not acknowledged, for a later report.
     #[must_use]
     pub fn take_fates(&self) -> Vec<Fate> {

@@ -195,7 +195,8 @@ pub struct ResumeTicket {
     pub tunnel: u128,
     /// Secret given in WELCOME.
     pub secret: [u8; 32],
-    /// Rises with every carrier.
+    /// Number of the carrier. HELLO names the one that its carrier would have, higher than in any
+    /// HELLO before; WELCOME repeats it.
     pub epoch: u32,
 }
 

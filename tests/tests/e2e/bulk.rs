@@ -13,7 +13,7 @@ use crate::support::{One, bulk, one, pattern};
 /// Most that gateway or agent may grow while one end stops reading.
 const MAY_GROW: u64 = 16 << 20;
 
-fn digest(len: u64) -> blake3::Hash {
+pub(crate) fn digest(len: u64) -> blake3::Hash {
     let mut hash = blake3::Hasher::new();
     let mut at = 0;
     while at < len {
@@ -25,7 +25,7 @@ fn digest(len: u64) -> blake3::Hash {
 }
 
 /// Answers a GET with `bulk` bytes, and anything else with the digest of its body.
-async fn bulk_app(mut conn: Conn) {
+pub(crate) async fn bulk_app(mut conn: Conn) {
     while let Some(head) = conn.read_head().await {
         let Some(length) = head
             .header("content-length")

@@ -18,6 +18,7 @@ mod observe;
 mod refusals;
 mod reload;
 mod restart;
+mod resume;
 mod rolling;
 mod routing;
 mod situations;

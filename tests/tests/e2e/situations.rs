@@ -176,7 +176,7 @@ async fn an_app_without_an_agent_is_starting_and_never_not_found() {
     let closed = ClosedPort::take();
     let agent = world.join("a1", &[("demo", &closed.target())]).await;
     REFUSED.check(&world.get("/").await);
-    drop(agent);
+    agent.stop();
     world.until_tunnels(0).await;
     no_agent.check(&world.get("/").await);
 }

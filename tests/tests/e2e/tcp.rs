@@ -11,7 +11,7 @@ use bridgehead_tests::wait;
 use bridgehead_tests::world::{World, setup};
 
 /// A port that was free a moment ago; the configuration of a TCP app needs a number.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
     listener.local_addr().expect("an address").port()
 }

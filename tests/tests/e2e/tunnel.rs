@@ -56,7 +56,7 @@ async fn a_tunnel_under_tls_serves_and_a_foreign_certificate_is_refused() {
     let world = setup().tunnel_tls().start().await;
     let agent = world.join("a1", &[("demo", &app.target())]).await;
     assert_eq!(world.get("/").await.status, 200);
-    drop(agent);
+    agent.stop();
     world.until_tunnels(0).await;
     let other = bridgehead_tests::pki::make(world.folder.path(), "foreign", &["localhost"]);
     let mut command = Command::new(binaries::agent());
@@ -181,9 +181,12 @@ async fn one_agent_serves_several_apps() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_agent_finds_its_way_back_after_its_connection_is_cut() {
+async fn without_a_resume_window_a_cut_ends_the_tunnel_and_the_agent_makes_another() {
     let app = App::start(app::echo).await;
-    let world = setup().start().await;
+    let world = setup()
+        .section("tunnel", "resume_window = \"0s\"")
+        .start()
+        .await;
     let relay = Relay::start(world.places.tunnel).await;
     let command = command_to(
         &world,

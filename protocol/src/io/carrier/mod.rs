@@ -59,8 +59,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 pub struct Carrier {
     io: Box<dyn Duplex>,
     kind: CarrierKind,
-    /// Told by being dropped.
-    end: Option<oneshot::Sender<Infallible>>,
+    /// Whatever must end with it; see [`Carrier::keep`].
+    kept: Vec<Box<dyn Send>>,
 }
 
 /// Waits for the end of a carrier that somebody else has now.
@@ -80,15 +80,21 @@ impl Carrier {
         Self {
             io: Box::new(io),
             kind,
-            end: None,
+            kept: Vec::new(),
         }
     }
 
+    /// Drops `guard` with this carrier, after its connection: places and gauges follow the connection,
+    /// not the tunnel that goes on without it.
+    pub fn keep(&mut self, guard: impl Send + 'static) {
+        self.kept.push(Box::new(guard));
+    }
+
     /// A look at the end of this carrier, for whoever answers for its connection while a tunnel has
-    /// it. The latest look sees it, an earlier one sees an end at once.
+    /// it.
     pub fn watch(&mut self) -> CarrierEnd {
         let (end, ended) = oneshot::channel();
-        self.end = Some(end);
+        self.keep(end);
         CarrierEnd(ended)
     }
 
