@@ -24,7 +24,6 @@ use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
-use super::load::Load;
 use super::normalize::Normal;
 use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
@@ -53,7 +52,7 @@ struct Attempt<'a> {
     key: [u8; 16],
     upload: Upload,
     windows: Windows,
-    load: Load,
+    load: super::load::Load,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -160,14 +159,12 @@ impl Exchanges {
                     match shared.rejoin(&mut exchange, route, app, patience).await {
                         Rejoined::In => {}
                         Rejoined::ClientLeft => return exchange.leave(told),
-                        Rejoined::Denied(failure) => {
+                        Rejoined::Denied(denied) => {
                             let now = shared.clock.now();
                             exchange.guard.end_hold(now, HoldResult::Expired);
-                            let failure = match told.delivery {
-                                Delivery::NotDelivered => failure,
-                                Delivery::Unknown | Delivery::Delivered => {
-                                    shared.failure(&attempt, &miss, told)
-                                }
+                            let failure = match told.delivery == Delivery::NotDelivered {
+                                true => denied,
+                                false => shared.failure(&attempt, &miss, told),
                             };
                             return exchange.fail(&failure).await;
                         }

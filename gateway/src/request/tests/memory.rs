@@ -64,7 +64,7 @@ async fn an_upload_that_is_given_up_is_unknown_as_soon_as_the_app_took_a_byte() 
     assert_eq!(answer.status, 503);
     assert_eq!(
         answer.verdict(),
-        "SERVICE_UNAVAILABLE overload unknown body"
+        "SERVICE_UNAVAILABLE overload unknown head"
     );
     client.leave();
     let outcome = "failed/unknown/SERVICE_UNAVAILABLE";
