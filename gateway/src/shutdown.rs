@@ -2,12 +2,20 @@
 //!
 //! Owns the phase and nothing that acts on it: whoever holds a [`Signal`] watches it beside its own
 //! work. A phase never goes back. If the [`Shutdown`] that drives it is dropped, the last phase
-//! stands for ever.
+//! stands for ever. Watchers are woken in an order that follows from the order in which they came,
+//! so that a simulated drain repeats itself (`watch` wakes in random order).
 
-use tokio::sync::watch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+
+/// Lists of watchers: each wait enters and leaves one under its lock, on every worker.
+const LISTS: usize = 8;
 
 /// Where the process stands on its way to the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
 pub enum Phase {
     /// Everything is served.
     #[default]
@@ -18,27 +26,40 @@ pub enum Phase {
     Forced,
 }
 
+#[derive(Debug, Default)]
+struct Shared {
+    phase: AtomicU8,
+    watchers: AtomicUsize,
+    moved: [Notify; LISTS],
+}
+
+impl Shared {
+    fn phase(&self) -> Phase {
+        match self.phase.load(Ordering::SeqCst) {
+            0 => Phase::Running,
+            1 => Phase::Draining,
+            _ => Phase::Forced,
+        }
+    }
+}
+
 /// The hand that moves the phase.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shutdown {
-    phase: watch::Sender<Phase>,
+    shared: Arc<Shared>,
 }
 
 impl Shutdown {
     /// A process that runs.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            phase: watch::Sender::new(Phase::Running),
-        }
+        Self::default()
     }
 
     /// A signal for one more watcher.
     #[must_use]
     pub fn signal(&self) -> Signal {
-        Signal {
-            phase: self.phase.subscribe(),
-        }
+        Signal::of(&self.shared)
     }
 
     /// Begin to drain. Without effect if it has begun or is over.
@@ -52,26 +73,23 @@ impl Shutdown {
     }
 
     fn advance(&self, to: Phase) {
-        self.phase.send_if_modified(|phase| {
-            let forward = *phase < to;
-            if forward {
-                *phase = to;
-            }
-            forward
-        });
-    }
-}
-
-impl Default for Shutdown {
-    fn default() -> Self {
-        Self::new()
+        if self.shared.phase.fetch_max(to as u8, Ordering::SeqCst) < to as u8 {
+            self.shared.moved.iter().for_each(Notify::notify_waiters);
+        }
     }
 }
 
 /// Watches the phase. All waits are cancel safe.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Signal {
-    phase: watch::Receiver<Phase>,
+    shared: Arc<Shared>,
+    list: usize,
+}
+
+impl Clone for Signal {
+    fn clone(&self) -> Self {
+        Self::of(&self.shared)
+    }
 }
 
 impl Signal {
@@ -81,10 +99,17 @@ impl Signal {
         Shutdown::new().signal()
     }
 
+    fn of(shared: &Arc<Shared>) -> Self {
+        Self {
+            list: shared.watchers.fetch_add(1, Ordering::Relaxed) % LISTS,
+            shared: Arc::clone(shared),
+        }
+    }
+
     /// The phase now.
     #[must_use]
     pub fn phase(&self) -> Phase {
-        *self.phase.borrow()
+        self.shared.phase()
     }
 
     /// True once draining has begun.
@@ -104,8 +129,15 @@ impl Signal {
     }
 
     async fn reached(&mut self, phase: Phase) {
-        if self.phase.wait_for(|now| *now >= phase).await.is_err() {
-            std::future::pending::<()>().await;
+        loop {
+            let moved = self.shared.moved[self.list].notified();
+            tokio::pin!(moved);
+            // Enrolled before looking, so that a move in between is not missed.
+            moved.as_mut().enable();
+            if self.shared.phase() >= phase {
+                return;
+            }
+            moved.await;
         }
     }
 }

@@ -153,9 +153,13 @@ impl World {
         far: DuplexStream,
     ) -> Agent {
         let clock = self.shared.clock.moments();
+        let own = Settings {
+            resume_window: settings.resume_window,
+            ..Settings::default()
+        };
         let (tunnel, driver) = Tunnel::new(
             Side::Gateway,
-            Settings::default(),
+            own,
             limits(&settings),
             near,
             BytesMut::new(),

@@ -384,3 +384,6 @@ const fn carrier_label(kind: CarrierKind) -> labels::CarrierKind {
         CarrierKind::Ws => labels::CarrierKind::Ws,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use crate::wire::{
 };
 
 mod order;
+mod resume;
 mod streams;
 
 /// Virtual time in which everything that can happen has happened (consumption is told after 20 ms).

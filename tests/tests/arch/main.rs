@@ -60,7 +60,9 @@ fn sleep_faults(path: &Path, text: &str) -> Vec<String> {
     }
     let whole = path.starts_with("tests") || is_test_file(path);
     // Under paused time a sleep is an event like any other: it takes no time and races nothing.
-    let paused = text.contains("start_paused = true");
+    // Every runtime of the simulation is paused from its first moment.
+    let simulated = path.starts_with("tests/tests/sim");
+    let paused = simulated || text.contains("start_paused = true");
     let judge = |n: &source::Named| {
         rules::sleep_fault(n, paused).map(|fault| format!("{}: {fault}", path.display()))
     };

@@ -387,7 +387,8 @@ fn variables(command: &clap::Command, all: &mut BTreeSet<String>) {
 #[test]
 fn every_environment_variable_that_is_named_exists() {
     // The token has no flag, since a command line can be read by others; the others are of our tests.
-    let mut known = BTreeSet::from(["BH_TOKEN", "BH_DEEP", "BH_BIN_DIR"].map(str::to_owned));
+    let mut known =
+        BTreeSet::from(["BH_TOKEN", "BH_DEEP", "BH_SIM", "BH_BIN_DIR"].map(str::to_owned));
     programs()
         .values()
         .for_each(|program| variables(program, &mut known));

@@ -4,6 +4,10 @@
 //!  Waiting ── head ──► Open ── end, trailers ──► Finishing ── all handed to h2 ──► Closed
 //!     └──── abort ───────┴────────────────────────────┴───── reset ───────────────► Closed
 //! ```
+//! `h2` throws away what it still holds of a stream that is reset, its head included. So the reset
+//! of an open answer waits until the connection was driven once more: a client that can take its
+//! head learns that there was an answer.
+//!
 //! One piece of at most [`PIECE`] bytes waits here for the stream's window; capacity is reserved for
 //! exactly that piece and never in advance.
 
@@ -44,6 +48,8 @@ pub(super) struct Out {
     tunnel_waker: Option<Waker>,
     /// The client is not there any more, or was reset for taking nothing.
     gone: bool,
+    /// Ends by this reset, once what was handed to `h2` had its turn.
+    broken: Option<Reason>,
     piece: Bytes,
     /// Bytes of a declared length that must still come.
     left: Option<u64>,
@@ -71,7 +77,16 @@ impl<'a> Answer<'a> {
 
     /// The corridor is done: whatever it did not end is broken, and the rest is handed to `h2`.
     pub(super) async fn finish(&mut self) {
-        self.lock().break_unended();
+        let broken = {
+            let mut out = self.lock();
+            out.break_unended();
+            out.broken
+        };
+        if let Some(reason) = broken {
+            // The connection's task, woken by what it was handed, runs before this one goes on.
+            tokio::task::yield_now().await;
+            return self.reset(reason);
+        }
         // A client that is gone or takes nothing has been reset.
         let _gone = poll_fn(|cx| self.lock().poll_flush(cx)).await;
     }
@@ -103,7 +118,7 @@ impl ClientAnswer for Answer<'_> {
     }
 
     fn abort(&mut self, how: Abort) {
-        self.lock().reset(match how {
+        self.lock().abort(match how {
             Abort::Broken => Reason::INTERNAL_ERROR,
             Abort::Cancelled => Reason::CANCEL,
         });
@@ -132,6 +147,7 @@ impl Out {
             tunnel: false,
             tunnel_waker: None,
             gone: false,
+            broken: None,
             piece: Bytes::new(),
             left: None,
             written: 0,
@@ -205,7 +221,8 @@ impl Out {
     }
 
     fn send_data(&mut self, chunk: &mut Bytes) {
-        if self.bodiless || self.gone || !matches!(self.state, State::Open(_)) {
+        let ended = self.gone || self.broken.is_some();
+        if self.bodiless || ended || !matches!(self.state, State::Open(_)) {
             return chunk.clear();
         }
         if !self.piece.is_empty() {
@@ -293,7 +310,7 @@ impl Out {
 
     fn send_end(&mut self, trailers: Option<HeaderMap>) {
         if self.left.is_some_and(|left| left > 0) {
-            return self.reset(Reason::INTERNAL_ERROR);
+            return self.abort(Reason::INTERNAL_ERROR);
         }
         let State::Open(stream) = std::mem::replace(&mut self.state, State::Closed) else {
             debug_assert!(self.gone, "an end outside of an open answer");
@@ -319,8 +336,18 @@ impl Out {
             State::Open(_) => !self.bodiless,
             State::Finishing(..) | State::Closed => false,
         };
-        if unended {
-            self.reset(Reason::INTERNAL_ERROR);
+        if unended && self.broken.is_none() {
+            self.abort(Reason::INTERNAL_ERROR);
+        }
+    }
+
+    /// Ends visibly broken: at once while there is no head, else after what was handed over.
+    fn abort(&mut self, reason: Reason) {
+        self.piece.clear();
+        match &self.state {
+            State::Open(_) if !self.bodiless => self.broken = Some(reason),
+            State::Finishing(..) => self.broken = Some(reason),
+            State::Waiting(_) | State::Open(_) | State::Closed => self.reset(reason),
         }
     }
 

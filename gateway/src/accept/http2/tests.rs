@@ -272,6 +272,25 @@ async fn an_answer_that_is_not_ended_is_reset() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_head_of_an_answer_that_breaks_at_once_arrives_before_its_reset() {
+    let mut world = start().await;
+    for path in ["/broken-length", "/broken-stream", "/forgotten"] {
+        let (response, _stream) = world.open(request(Method::GET, path)).await;
+        let answer = response.await.expect("a head");
+        assert_eq!(answer.status(), 200, "{path}");
+        let mut body = answer.into_body();
+        let end = loop {
+            match body.data().await {
+                Some(Ok(piece)) => assert_eq!(piece, b"half"[..]),
+                Some(Err(error)) => break error.reason(),
+                None => panic!("{path} looks whole"),
+            }
+        };
+        assert_eq!(end, Some(Reason::INTERNAL_ERROR), "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_answer_to_head_has_its_fields_and_no_body() {
     let mut world = start().await;
     let answer = world.send(request(Method::HEAD, "/ignore"), b"").await;

@@ -73,6 +73,19 @@ impl Agent {
         self.driver.abort();
     }
 
+    /// The carrier breaks, and the tunnel waits for the next.
+    pub(crate) fn suspend(&self) {
+        self.live.tunnel.suspend();
+        self.tunnel.suspend();
+    }
+
+    /// The next one.
+    pub(crate) fn resume(&self) {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        self.tunnel.resume(far, bytes::BytesMut::new());
+        self.live.tunnel.resume(near, bytes::BytesMut::new());
+    }
+
     /// The machine sleeps: the carrier stands and nobody is there.
     pub(crate) fn freeze(&self) {
         self.frozen.notify_one();

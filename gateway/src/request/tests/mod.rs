@@ -11,6 +11,7 @@ mod ledger;
 mod memory;
 mod outcomes;
 mod own;
+mod resume;
 mod retry;
 mod truth;
 mod upgrade;

@@ -1,0 +1,193 @@
+//! Whole programs in virtual time: the real gateway and the real agent on in-memory links, every
+//! event of a fault-free run struck by every fault, the invariants looked at after each.
+//!
+//! `BH_SIM=full` strikes every event and draws 20,000 pairs, `BH_DEEP=1` draws a million; without
+//! either a part of both is run. `BH_SIM_REPLAY='post_one 1 57a:carrier_rst' cargo test -p
+//! bridgehead-tests --test sim replay -- --ignored --nocapture` shows one schedule.
+//!
+//! Ways of faults that once broke a promise stand in `tests/regress/seeds.txt` and are always run.
+
+#![allow(unreachable_pub)]
+
+mod app;
+mod client;
+mod explore;
+mod fault;
+mod frames;
+mod journal;
+mod net;
+mod oracle;
+mod programs;
+mod run;
+mod shape;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use explore::{Blame, Ground, Schedule, Summary};
+use run::Setting;
+use shape::SHAPES;
+
+/// Of the single faults of a quick run one in so many; no divisor of the number of faults.
+const QUICK: usize = 97;
+const QUICK_PAIRS: usize = 150;
+const FULL_PAIRS: usize = 20_000;
+const DEEP_PAIRS: usize = 1_000_000;
+/// Pairs run between two looks at the clock.
+const BATCH: usize = 2_000;
+/// What a deep run takes at most for its pairs.
+const DEEP: Duration = Duration::from_secs(30 * 60);
+/// Printed of schedules that broke something.
+const SHOWN: usize = 25;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Quick,
+    Full,
+    Deep,
+}
+
+impl Depth {
+    fn asked() -> Self {
+        let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v == value);
+        match (is("BH_DEEP", "1"), is("BH_SIM", "full")) {
+            (true, _) => Self::Deep,
+            (false, true) => Self::Full,
+            (false, false) => Self::Quick,
+        }
+    }
+}
+
+fn run_all(grounds: &[Ground], depth: Depth) -> Summary {
+    let singles = explore::singles(grounds);
+    let some = match depth {
+        Depth::Quick => singles.into_iter().step_by(QUICK).collect(),
+        Depth::Full | Depth::Deep => singles,
+    };
+    let mut summary = explore::run(grounds, &some);
+    let pairs = match depth {
+        Depth::Quick => QUICK_PAIRS,
+        Depth::Full => FULL_PAIRS,
+        Depth::Deep => DEEP_PAIRS,
+    };
+    let began = Instant::now();
+    let mut drawn = 0;
+    while drawn < pairs && began.elapsed() < DEEP {
+        let count = BATCH.min(pairs - drawn);
+        let batch = explore::pairs(grounds, count, drawn as u64);
+        summary.join(explore::run(grounds, &batch));
+        drawn += count;
+    }
+    summary
+}
+
+fn show(summary: &Summary) {
+    for (schedule, fallen) in summary.fallen.iter().take(SHOWN) {
+        eprintln!("sim: fallen at `{schedule}`: {}", fallen.join("; "));
+    }
+}
+
+fn last_line(summary: &Summary) -> String {
+    format!(
+        "sim: schedules={} distinct={} lies={} avoidable={} queued={} planted=0/0 regret_app={:.1} \
+         regret_agent={:.1} regret_lost={:.1} regret_resumed={:.1}",
+        summary.schedules,
+        summary.distinct.len(),
+        summary.lies,
+        summary.avoidable,
+        summary.queued,
+        summary.regret(Blame::App),
+        summary.regret(Blame::AgentAlive),
+        summary.regret(Blame::Lost),
+        summary.regret(Blame::Resumed),
+    )
+}
+
+#[test]
+fn what_is_told_is_true_whatever_goes_wrong() {
+    let depth = Depth::asked();
+    let grounds = Ground::all();
+    let summary = run_all(&grounds, depth);
+    eprintln!("{}", summary.table());
+    show(&summary);
+    if depth != Depth::Quick {
+        assert_eq!(
+            summary.idle(),
+            Vec::<String>::new(),
+            "a fault never took effect"
+        );
+    }
+    eprintln!("{}", last_line(&summary));
+    assert!(
+        summary.fallen.is_empty(),
+        "{} schedules fell",
+        summary.fallen.len()
+    );
+}
+
+#[test]
+fn every_shape_is_served_when_nothing_goes_wrong() {
+    for shape in SHAPES {
+        let outcome = Setting::of(shape).run(&[], 1);
+        let fallen = oracle::look(shape, &outcome).fallen;
+        let told = &outcome.exchange.told;
+        assert_eq!(fallen, Vec::<String>::new(), "{}", shape.name);
+        assert!(
+            told.whole && told.verdict.is_none(),
+            "{}: {told:?}",
+            shape.name
+        );
+    }
+}
+
+#[test]
+fn the_same_schedule_goes_the_same_way_twice() {
+    let grounds = Ground::all();
+    for schedule in explore::pairs(&grounds, 2 * SHAPES.len(), 7) {
+        let setting = Setting::of(&SHAPES[schedule.shape]);
+        let [one, other] = [(); 2].map(|()| setting.run(&schedule.plans, schedule.seed));
+        if one.hash != other.hash {
+            let differs = one
+                .entries
+                .iter()
+                .zip(&other.entries)
+                .position(|(a, b)| a != b);
+            panic!("`{schedule}` differs from entry {differs:?} on");
+        }
+    }
+}
+
+#[test]
+fn a_hunt_finds_nothing_where_nothing_is_planted() {
+    assert_eq!(explore::hunt(&Ground::all(), 40, 1), None);
+}
+
+#[test]
+fn schedules_that_once_fell_stand() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("regress/seeds.txt");
+    let text = std::fs::read_to_string(&file).expect("the seeds can be read");
+    let lines = text
+        .lines()
+        .filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+    for line in lines {
+        let schedule = Schedule::parse(line).unwrap_or_else(|| panic!("no schedule: {line}"));
+        let shape = &SHAPES[schedule.shape];
+        let outcome = Setting::of(shape).run(&schedule.plans, schedule.seed);
+        let fallen = oracle::look(shape, &outcome).fallen;
+        assert_eq!(fallen, Vec::<String>::new(), "{line}");
+    }
+}
+
+#[test]
+#[ignore = "for whoever looks into one schedule"]
+fn replay() {
+    let line = std::env::var("BH_SIM_REPLAY").expect("a schedule in BH_SIM_REPLAY");
+    let schedule = Schedule::parse(&line).expect("a schedule");
+    let shape = &SHAPES[schedule.shape];
+    let outcome = Setting::of(shape).run(&schedule.plans, schedule.seed);
+    let findings = oracle::look(shape, &outcome);
+    eprintln!("{}", journal::text(&outcome.entries));
+    eprintln!("mark {} end {}", outcome.mark, outcome.end);
+    eprintln!("{:?} {:?}", outcome.exchange, outcome.recorded);
+    eprintln!("{findings:?}");
+}
