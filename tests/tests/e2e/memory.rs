@@ -64,8 +64,8 @@ async fn reluctant(world: &World) -> H1 {
 }
 
 /// What all of them may hold together, connections included; less than they would.
-const ROOM: u64 = 8 << 20;
-const CLIENTS: usize = 200;
+const ROOM: u64 = 5 << 20;
+const CLIENTS: usize = 60;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_answers_pile_up_those_that_hold_most_are_cut_visibly_and_the_gateway_lives() {
