@@ -27,8 +27,9 @@ const HEALTHY: Duration = Duration::from_secs(60);
 /// bounds the rate against a gateway that lets in and drops.
 const WORTH_AN_INSTANT_TRY: Duration = Duration::from_secs(5);
 
-/// The same for a carrier of a tunnel that goes on: requests wait for it.
-const WORTH_AN_INSTANT_RETURN: Duration = Duration::from_secs(1);
+/// The same for a carrier of a tunnel that goes on: requests wait for it. Well below a second, so that
+/// a connection that breaks every second costs each time what one break costs.
+const WORTH_AN_INSTANT_RETURN: Duration = Duration::from_millis(250);
 
 /// Waiting times of one tunnel.
 #[derive(Debug)]
@@ -205,6 +206,22 @@ mod tests {
             waits
                 .iter()
                 .any(|wait| *wait > asked + Duration::from_secs(5))
+        );
+    }
+
+    #[test]
+    fn a_carrier_that_breaks_every_second_is_replaced_at_once_each_time() {
+        let mut backoff = Backoff::new(6);
+        // Half a second went on dialling and shaking hands.
+        let stood = Moment::ZERO + Duration::from_millis(500);
+        for n in 0..100 {
+            let since = stood + Duration::from_secs(n);
+            let cut = since + Duration::from_millis(500);
+            assert_eq!(backoff.after_cut(cut, since), Duration::ZERO);
+        }
+        assert!(
+            !backoff.after_cut(stood, stood).is_zero(),
+            "let in and dropped"
         );
     }
 

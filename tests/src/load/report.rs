@@ -141,11 +141,10 @@ impl Report {
         (self.failed + self.broken).saturating_sub(self.asked_to_fail)
     }
 
-    /// Tunnels resumed.
+    /// Tunnels that went on over another connection.
     pub fn resumes(&self) -> u64 {
-        self.resumed
-            .as_ref()
-            .map_or(0, |r| r.resumes.values().sum())
+        let resumes = self.resumed.as_ref().map(|r| &r.resumes);
+        resumes.and_then(|r| r.get("resumed").copied()).unwrap_or(0)
     }
 
     /// As text for a person.

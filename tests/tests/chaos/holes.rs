@@ -29,21 +29,15 @@ async fn hole(way: &'static str, span: Duration) -> Account {
         begun.elapsed()
     );
     account.add(1, &report);
-    if span < Duration::from_secs(5) {
-        assert_eq!(
-            report.unasked(),
-            0,
-            "{way} {span:?}: a short silence fails nothing\n{}",
-            report.render()
-        );
-    }
+    // The long ones end before the tunnel is given up: whoever noticed waits for the next connection.
+    assert_eq!(report.unasked(), 0, "{way} {span:?}\n{}", report.render());
     stage.script("");
     stage.until_answered().await;
     account
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_black_hole_makes_nobody_lie_and_a_short_one_fails_nothing() {
+async fn a_black_hole_fails_nothing_whether_it_is_noticed_or_not() {
     let spans = deep(2, 6);
     let mut lanes = Vec::new();
     for way in ["to-agent", "to-gateway", ""] {

@@ -9,6 +9,7 @@ mod carrier;
 mod cuts;
 mod holes;
 mod processes;
+mod resume;
 mod stage;
 mod tls;
 mod tools;

@@ -37,6 +37,36 @@ pub(crate) fn patient() -> Setup {
     setup().defaults("hold = \"5s\"\nfirst_frame_window = \"20s\"\nstall_window = \"15s\"")
 }
 
+/// Whether a tunnel outlives its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tunnels {
+    /// It is resumed: what follows fails nothing.
+    Resume,
+    /// It is lost with its connection: much fails, and every verdict has to be true.
+    Die,
+}
+
+impl Tunnels {
+    pub(crate) fn setup(self) -> Setup {
+        match self {
+            Self::Resume => patient(),
+            Self::Die => patient().section("tunnel", "resume_window = \"0s\""),
+        }
+    }
+
+    /// Fails on a failure that a resumed tunnel would have spared its client.
+    pub(crate) fn check(self, what: &str, report: &Report) {
+        if self == Self::Resume {
+            assert_eq!(
+                report.unasked(),
+                0,
+                "{what}: a tunnel outlives it\n{}",
+                report.render()
+            );
+        }
+    }
+}
+
 /// A gateway, a carrier, an agent, an oracle.
 pub(crate) struct Stage {
     pub(crate) world: World,
