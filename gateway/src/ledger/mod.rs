@@ -6,6 +6,7 @@
 //! | `known` | what is known of one try, and the one function by which a later fact changes it |
 //! | `entry` | one exchange with its tries, and what may be said of it |
 //! | `shelf` | which entry goes first when there are too many |
+//! | `early` | reports that come before their exchange has ended |
 //! | `keys` | several exchanges under one key, told together |
 //! | `store` | all entries, found by id, by request, by key and by stream |
 //! | `said` | the answer to a caller as JSON |
@@ -15,6 +16,7 @@
 //! enrolment bring facts. Invariants: nothing said is ever taken back or weakened, a told
 //! `not_delivered` never changes; an id that is not known is answered `unknown`, never denied.
 
+mod early;
 mod entry;
 mod id;
 mod keys;

@@ -3,7 +3,7 @@
 //! Invariants: every index leads to an entry that exists; an entry that ended is gone after
 //! [`REMEMBERED`], or earlier when its shelf is full; counts always equal the entries' states.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use bridgehead_protocol::wire::ReportEntry;
 use uuid::Uuid;
 
 use super::State;
+use super::early::Early;
 use super::entry::{Closing, Entry, Outcome, Traced, TryRecord};
 use super::id::{KeyDigest, OutcomeId};
 use super::keys::KeyPage;
@@ -25,11 +26,6 @@ use super::shelf::{Place, Shelf, ShelfKind};
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 /// Entries on each shelf, about 0.8 KiB each.
 pub(super) const ENTRIES: usize = 100_000;
-/// A report may be here before the gateway has given up the tunnel it tells of.
-const EARLY: Duration = Duration::from_secs(60);
-/// Reports of the agents of one token that wait for their exchange to end.
-const EARLY_REPORTS: usize = 1024;
-
 /// An entry; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serial(u64);
@@ -66,15 +62,8 @@ pub(super) struct Resolved {
     pub(super) after: Option<Duration>,
 }
 
-type StreamName = (Arc<str>, u32);
-
-#[derive(Debug)]
-struct Early {
-    stream: StreamName,
-    owner: Identity,
-    fact: Fact,
-    since: Moment,
-}
+/// A tunnel's id and the number of a stream in it.
+pub(super) type StreamName = (Arc<str>, u32);
 
 #[derive(Debug)]
 pub(super) struct Store {
@@ -87,8 +76,7 @@ pub(super) struct Store {
     running: Shelf,
     kept: Shelf,
     settled: Shelf,
-    /// By token subject, so that no agent pushes out what others reported.
-    early: BTreeMap<String, VecDeque<Early>>,
+    early: Early,
     next: u64,
     counts: Counts,
     resolved: Vec<Resolved>,
@@ -111,7 +99,7 @@ impl Store {
             running: Shelf::new(limit),
             kept: Shelf::new(limit),
             settled: Shelf::new(limit),
-            early: BTreeMap::new(),
+            early: Early::default(),
             next: 0,
             counts: Counts::default(),
             resolved: Vec::new(),
@@ -181,7 +169,7 @@ impl Store {
             .unwrap_or(usize::MAX);
         let which = TryRef { serial, index };
         if let Some(stream) = stream.filter(|_| index != usize::MAX) {
-            let early = self.take_early(&stream, &owner);
+            let early = self.early.take(&owner, &stream);
             self.streams.insert(stream, which);
             early
                 .into_iter()
@@ -231,11 +219,7 @@ impl Store {
                 self.remove(oldest);
             }
         }
-        for early in self.early.values_mut() {
-            while (early.front()).is_some_and(|early| now.since(early.since) >= EARLY) {
-                early.pop_front();
-            }
-        }
+        self.early.sweep(now);
     }
 
     fn remove(&mut self, serial: Serial) {
@@ -349,12 +333,7 @@ impl Store {
             match self.streams.get(&stream).copied() {
                 Some(which) if self.owns(identity, which) => self.learn(now, which, fact),
                 Some(_) => {}
-                None => self.keep_early(Early {
-                    stream,
-                    owner: identity.clone(),
-                    fact,
-                    since: now,
-                }),
+                None => self.early.keep(now, identity, stream, fact),
             }
         }
     }
@@ -363,23 +342,6 @@ impl Store {
         let entry = self.entries.get(&which.serial);
         let traced = entry.and_then(|entry| entry.tries.get(which.index));
         traced.is_some_and(|traced| traced.record.owner == *identity)
-    }
-
-    /// Most reports tell of exchanges that ended well and will find nothing here; the oldest go.
-    fn keep_early(&mut self, early: Early) {
-        let of_subject = self.early.entry(early.owner.subject.clone()).or_default();
-        if of_subject.len() >= EARLY_REPORTS {
-            of_subject.pop_front();
-        }
-        of_subject.push_back(early);
-    }
-
-    /// A report that the stream's own agent made before the exchange ended here.
-    fn take_early(&mut self, stream: &StreamName, owner: &Identity) -> Option<Fact> {
-        let of_subject = self.early.get_mut(&owner.subject)?;
-        let is_owned = |early: &Early| early.stream == *stream && early.owner == *owner;
-        let place = of_subject.iter().rposition(is_owned)?;
-        of_subject.remove(place).map(|early| early.fact)
     }
 
     // ---- asking ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 use bridgehead_protocol::verdict::{Advice, Code, Delivery, Evidence, Operation, Reason, Stage};
 use bridgehead_protocol::wire::{FinalCause, StreamId};
 
+use super::super::early::{EARLY, EARLY_REPORTS};
 use super::super::id::OutcomeKey;
 use super::super::known::{Known, Reply};
 use super::*;
@@ -269,9 +270,9 @@ fn early_reports_of_one_token_push_out_none_of_another() {
         subject: "noisy".into(),
         agent: "a".into(),
     };
-    let flood: Vec<_> = (0..5000).map(|stream| reported(stream, 10, 0)).collect();
+    let flood: Vec<_> = (0..40_000).map(|stream| reported(stream, 10, 0)).collect();
     scene.store.report(scene.now, &noisy, &flood);
-    assert_eq!(scene.store.early["noisy"].len(), EARLY_REPORTS);
+    assert_eq!(scene.store.early.len("noisy"), EARLY_REPORTS);
     let (_, id) = scene.uncertain("demo", 7);
     assert_eq!(scene.state(id), Some(State::NotDelivered));
 }

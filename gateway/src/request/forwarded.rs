@@ -249,6 +249,27 @@ mod tests {
     }
 
     #[test]
+    fn only_one_plain_word_says_that_a_client_speaks_tls() {
+        let says = |words: &[&'static str]| {
+            let lines: Vec<_> = words
+                .iter()
+                .map(|word| ("x-forwarded-proto", *word))
+                .collect();
+            says_https(&headers(&lines))
+        };
+        assert!(says(&["https"]));
+        for other in [
+            &[][..],
+            &["http"],
+            &["HTTPS"],
+            &["https, http"],
+            &["https", "http"],
+        ] {
+            assert!(!says(other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn a_trusted_proxy_is_continued_and_its_doubtful_words_are_replaced() {
         let mut map = headers(&LIES);
         mark(&mut map, &hop("::ffff:10.0.0.1", Trust::Proxy));

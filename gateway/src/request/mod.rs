@@ -54,7 +54,6 @@ use crate::error::Failure;
 use crate::h1::HeadError;
 use crate::ledger::Ledger;
 use crate::pressure::Pressure;
-use crate::route::host::Host;
 use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
@@ -107,8 +106,6 @@ pub struct Shared {
     pub lingering: Lingering,
     /// What became of requests whose answer could not say it.
     pub ledger: Arc<Ledger>,
-    /// The own host under which outcomes are asked for.
-    pub own_host: Option<Host>,
 }
 
 /// The corridor as connections see it.

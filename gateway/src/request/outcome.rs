@@ -219,7 +219,8 @@ impl<'a> Page<'a> {
     /// On the first of the gateway's own hosts, by the scheme and the port that the client used: it
     /// has just shown that these lead here, also through what stands in front of the gateway.
     fn url(&self, id: OutcomeId) -> Option<String> {
-        let (host, subject) = (self.shared.own_host.as_ref()?, self.subject.as_ref()?);
+        let (routes, subject) = (self.shared.routes.load(), self.subject.as_ref()?);
+        let host = routes.first_own()?;
         let (scheme, usual) = if subject.tls {
             ("https", 443)
         } else {

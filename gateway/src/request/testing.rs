@@ -98,12 +98,7 @@ impl World {
 
     /// A gateway whose first moment this is.
     pub(crate) fn starting_with(app: &str) -> Self {
-        let text = format!(
-            "[gateway]\nhosts = [\"gw.example.com\"]\n[public]\ndomain = \"example.com\"\n\
-             [tunnel]\nplain = true\n[[app]]\nname = \"demo\"\n{app}\n"
-        );
-        let config =
-            Config::from_toml(&text, "test.toml", Path::new("/")).expect("a configuration");
+        let config = configured("\"gw.example.com\"", app);
         let metrics = Metrics::new();
         let shutdown = Shutdown::new();
         let shared = Arc::new(shared(&config, &metrics, &shutdown));
@@ -116,6 +111,12 @@ impl World {
             began: Instant::now(),
             clients: std::sync::Mutex::default(),
         }
+    }
+
+    /// The gateway's own hosts are these from now on.
+    pub(crate) fn own_hosts(&self, hosts: &str) {
+        let table = RouteTable::build(&configured(hosts, ""));
+        self.shared.routes.store(Arc::new(table));
     }
 
     /// Virtual time since the world was made.
@@ -348,6 +349,14 @@ impl World {
     }
 }
 
+fn configured(own_hosts: &str, app: &str) -> Config {
+    let text = format!(
+        "[gateway]\nhosts = [{own_hosts}]\n[public]\ndomain = \"example.com\"\n\
+         [tunnel]\nplain = true\n[[app]]\nname = \"demo\"\n{app}\n"
+    );
+    Config::from_toml(&text, "test.toml", Path::new("/")).expect("a configuration")
+}
+
 fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Shared {
     let clock = Clock::start();
     let tunnels = Arc::new(Tunnels::default());
@@ -395,7 +404,6 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         shutdown: shutdown.signal(),
         lingering: Lingering::default(),
         ledger: Arc::new(Ledger::new(Arc::clone(metrics), [7; 32])),
-        own_host: config.gateway.hosts.first().cloned(),
     }
 }
 

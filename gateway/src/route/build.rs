@@ -14,6 +14,7 @@ impl RouteTable {
     pub fn build(config: &Config) -> Self {
         let mut table = Self {
             own: config.gateway.hosts.iter().cloned().collect(),
+            first_own: config.gateway.hosts.first().cloned(),
             domain: config.public.domain.clone(),
             patterns: (config.agents.iter())
                 .flat_map(|agent| agent.apps.iter().cloned())

@@ -47,6 +47,8 @@ pub(super) struct Branch {
 #[derive(Clone, Debug, Default)]
 pub struct RouteTable {
     pub(super) own: HashSet<Host>,
+    /// The own host that addresses are given on.
+    pub(super) first_own: Option<Host>,
     /// Looked up, never iterated: its order means nothing.
     pub(super) hosts: HashMap<Host, Vec<Branch>>,
     pub(super) domain: Option<Host>,
@@ -78,6 +80,12 @@ impl RouteTable {
             Some(app) => Found::App(Arc::clone(app)),
             None => Found::None,
         }
+    }
+
+    /// The own host that is named first, for addresses that the gateway gives.
+    #[must_use]
+    pub fn first_own(&self) -> Option<&Host> {
+        self.first_own.as_ref()
     }
 
     /// The app of that name, whatever its protocol.

@@ -273,13 +273,14 @@ pub(super) fn share(
 ) -> Arc<Shared> {
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
     let tunnels = Arc::new(Tunnels::default());
-    let enroll = enroll(config, &ground, &tunnels, &routes);
+    let secret = ground.chance.bytes();
+    let ledger = Arc::new(Ledger::new(Arc::clone(&ground.metrics), secret));
+    let enroll = enroll(config, &ground, &tunnels, &routes, &ledger);
     let Ground {
         clock,
         chance,
         metrics,
     } = ground;
-    let ledger = Arc::new(Ledger::new(Arc::clone(&metrics), chance.bytes()));
     Arc::new(Shared {
         clock,
         chance,
@@ -300,7 +301,6 @@ pub(super) fn share(
         loads: Arc::default(),
         lingering: Lingering::default(),
         ledger,
-        own_host: config.gateway.hosts.first().cloned(),
     })
 }
 
@@ -309,6 +309,7 @@ fn enroll(
     ground: &Ground,
     tunnels: &Arc<Tunnels>,
     routes: &Arc<ArcSwap<RouteTable>>,
+    ledger: &Arc<Ledger>,
 ) -> Arc<Enroll> {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
@@ -341,8 +342,14 @@ fn enroll(
         chance: Arc::clone(&ground.chance),
         metrics: Arc::clone(&ground.metrics),
         on_offer: learn_routes(routes),
-        on_report: Box::new(|_, _| ()),
+        on_report: learn_outcomes(ledger, ground.clock),
     })
+}
+
+/// What agents tell of tunnels that were lost.
+fn learn_outcomes(ledger: &Arc<Ledger>, clock: Clock) -> crate::tunnel::enroll::OnReport {
+    let ledger = Arc::clone(ledger);
+    Box::new(move |identity, entries| ledger.report(clock.now(), identity, &entries))
 }
 
 /// Apps that an agent offers inside its token's patterns get a route of their own.

@@ -17,6 +17,7 @@ mod memory;
 mod observe;
 mod refusals;
 mod reload;
+mod reports;
 mod restart;
 mod resume;
 mod rolling;

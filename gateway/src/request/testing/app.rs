@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing, Tunnel};
-use bridgehead_protocol::wire::{Begin, FinalCause, GoAwayReason, Open, RefusedReason};
+use bridgehead_protocol::wire::{
+    Begin, FinalCause, GoAwayReason, Open, RefusedReason, ReportEntry,
+};
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
 
@@ -71,6 +73,14 @@ impl Agent {
     /// The same, seen from one of the agent's connections.
     pub(crate) fn cut(&self) {
         self.driver.abort();
+    }
+
+    /// What it counted of its streams, once the tunnel was lost.
+    pub(crate) fn fates(&self) -> Vec<ReportEntry> {
+        let fates = self.tunnel.take_fates().into_iter();
+        fates
+            .map(|fate| fate.of_tunnel(tunnel_id(&self.live.agent)))
+            .collect()
     }
 
     /// The carrier breaks, and the tunnel waits for the next.

@@ -235,3 +235,29 @@ async fn a_key_that_is_none_is_refused_before_the_app() {
         .end([agent], &["refused/not_delivered/BAD_REQUEST"; 2])
         .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn addresses_follow_the_hosts_that_the_gateway_has_now() {
+    let world = World::new().await;
+    let agent = world.agent("a");
+    for (hosts, start) in [
+        (
+            "\"new.example.com\", \"gw.example.com\"",
+            Some("http://new.example.com/"),
+        ),
+        ("", None),
+    ] {
+        world.own_hosts(hosts);
+        let mut client = world.client();
+        client.get("/x").await;
+        let mut app = agent.app().await;
+        app.request().await;
+        app.close();
+        let url = client.answer().await.error()["outcomeUrl"].clone();
+        assert_eq!(url.as_str().map(|url| &url[..23]), start, "{url}");
+        client.leave();
+    }
+    world
+        .end([agent], &["failed/unknown/BH_APP_STARTING"; 2])
+        .await;
+}

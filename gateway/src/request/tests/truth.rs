@@ -8,7 +8,7 @@ use std::time::Duration;
 use bridgehead_protocol::io::Outgoing;
 use bridgehead_protocol::wire::{FinalCause, RefusedReason};
 
-use crate::ledger::State;
+use crate::ledger::{Source, State};
 use crate::request::testing::{Agent, App, Client, HOST, World, pass};
 
 /// Small deterministic numbers: one seed is one world.
@@ -208,8 +208,8 @@ async fn ask(client: &mut Client, dice: &mut Dice) -> Saw {
     }
 }
 
-/// One world from one seed.
-async fn world_of(seed: u64) {
+/// One world from one seed; answers who said the last word about what is in the ledger.
+async fn world_of(seed: u64) -> Vec<Source> {
     let mut dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let repeats = dice.one_in(3);
     let route = format!(
@@ -254,7 +254,19 @@ async fn world_of(seed: u64) {
     }
     pass(Duration::from_secs(200)).await;
     judge(seed, &world, &truths, &told, repeats);
-    drop(agents);
+    // Agents whose tunnel was lost come back and tell what they counted.
+    for agent in &agents {
+        let (now, ledger) = (world.shared.clock.now(), &world.shared.ledger);
+        ledger.report(now, &agent.live.identity, &agent.fates());
+    }
+    judge(seed, &world, &truths, &told, repeats);
+    let requests: Vec<u128> = truths.lock().unwrap().keys().copied().collect();
+    let mut sources = Vec::new();
+    for request in requests {
+        let id = uuid::Uuid::from_u128(request).to_string();
+        sources.extend(world.outcome_of(&id).map(|outcome| outcome.source));
+    }
+    sources
 }
 
 /// Every word against the truth.
@@ -318,12 +330,17 @@ fn assert_outcome(world: &World, id: &str, truth: &Truth, context: &str) {
 
 #[test]
 fn no_word_about_a_delivery_is_ever_a_lie() {
+    let mut sources = Vec::new();
     for seed in (1..=100).chain([421]) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
             .build()
             .unwrap();
-        runtime.block_on(world_of(seed));
+        sources.extend(runtime.block_on(world_of(seed)));
+    }
+    let count = |source| sources.iter().filter(|said| **said == source).count();
+    for source in [Source::Exchange, Source::LateAnswer, Source::AgentReport] {
+        assert!(count(source) > 0, "{source:?} was never the last word");
     }
 }
