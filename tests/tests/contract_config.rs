@@ -53,7 +53,7 @@ const KEYS: [(&str, &[&str]); 9] = [
         "h2_pending_resets", "h2_ping", "h2_ping_timeout",
     ]),
     ("[defaults]", &[
-        "first_frame_window", "stall_window", "streaming_stall_window", "hold", "go",
+        "first_frame_window", "stall_window", "streaming_stall_window", "streaming_types", "hold", "go",
         "repeat_reads", "cors", "max_body", "host_header", "allow", "deny", "rate", "client_rate",
         "quarantine", "error_loop", "large_body", "large_body_slots", "in_flight", "queue",
         "queue_wait", "long_lived",

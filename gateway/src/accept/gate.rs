@@ -34,7 +34,11 @@ pub struct Gate {
     by_origin: Mutex<HashMap<Origin, usize>>,
     numbers: AtomicU64,
     refused: AtomicU64,
+    at_the_door: AtomicUsize,
 }
+
+/// Connections without a place that are told so at the same time; the others are reset.
+const AT_THE_DOOR: usize = 64;
 
 impl Gate {
     /// A gate for `most` connections, `most_per_origin` of them from one address.
@@ -47,6 +51,7 @@ impl Gate {
             by_origin: Mutex::new(HashMap::new()),
             numbers: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            at_the_door: AtomicUsize::new(0),
         })
     }
 
@@ -80,10 +85,27 @@ impl Gate {
         })
     }
 
+    /// Room to tell one connection that there is no place for it.
+    #[must_use]
+    pub fn door(self: &Arc<Self>) -> Option<DoorPlace> {
+        let place = DoorPlace(Arc::clone(self));
+        (self.at_the_door.fetch_add(1, Ordering::Relaxed) < AT_THE_DOOR).then_some(place)
+    }
+
     fn origins(&self) -> MutexGuard<'_, HashMap<Origin, usize>> {
         self.by_origin
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One connection that is being told; given back by its drop.
+#[derive(Debug)]
+pub struct DoorPlace(Arc<Gate>);
+
+impl Drop for DoorPlace {
+    fn drop(&mut self) {
+        self.0.at_the_door.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -100,6 +122,12 @@ impl Permit {
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
+    }
+
+    /// See [`Gate::door`].
+    #[must_use]
+    pub fn door(&self) -> Option<DoorPlace> {
+        self.gate.door()
     }
 
     /// Count the connection for `address`, once that is known; false if the address has too many.

@@ -3,6 +3,7 @@
 //! TLS clients choose by ALPN. Plain clients are HTTP/1 unless their first bytes are the HTTP/2
 //! preface (prior knowledge); `Upgrade: h2c` is never followed.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
@@ -13,8 +14,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::listener::{Arrival, Serve};
-use super::opening::{Opened, Opening, open};
+use super::door::{self, Doorkeeper};
+use super::gate::DoorPlace;
+use super::listener::{Arrival, Serve, refuse};
+use super::opening::{Entry, Opened, Opening, canonical, open};
 use super::prefixed::Prefixed;
 use super::{Corridor, Limits, Spoken, Transport, http1, http2};
 use crate::request::front::ClientInfo;
@@ -43,23 +46,62 @@ pub struct HttpFront<C> {
 
 impl<C: Corridor> Serve for HttpFront<C> {
     async fn serve(self, arrival: Arrival) {
-        let Some(opened) = open(arrival, &self.opening).await else {
-            return;
-        };
         let Opened {
             stream,
             info,
             permit,
-        } = opened;
+        } = match open(arrival, &self.opening).await {
+            Entry::Opened(opened) => opened,
+            Entry::Full(stream, info, Some(door)) => {
+                return self.at_the_door(stream, info, door).await;
+            }
+            Entry::Full(stream, ..) => return refuse(&stream),
+            Entry::Gone => return,
+        };
         match self.tls.clone() {
             Some(config) => self.secured(stream, info, config).await,
             None => self.plain(stream, info).await,
         }
         drop(permit);
     }
+
+    async fn turn_away(self, stream: TcpStream, peer: SocketAddr, door: DoorPlace) {
+        let Ok(local) = stream.local_addr() else {
+            return;
+        };
+        if self.opening.proxy_headers {
+            // The first bytes may be a proxy's, not a request.
+            return refuse(&stream);
+        }
+        let info = ClientInfo {
+            peer: canonical(peer),
+            local: canonical(local),
+            tls: false,
+            sni: None,
+            connection: 0,
+        };
+        self.at_the_door(stream, info, door).await;
+    }
 }
 
 impl<C: Corridor> HttpFront<C> {
+    /// Tells the client that there is no place for it.
+    async fn at_the_door(self, stream: TcpStream, info: ClientInfo, door: DoorPlace) {
+        if self.tls.is_some() {
+            return refuse(&stream);
+        }
+        let front = HttpFront {
+            limits: Arc::new(door::limits(&self.limits)),
+            corridor: Doorkeeper(self.corridor),
+            opening: self.opening,
+            tls: None,
+            signal: self.signal,
+        };
+        // Told or not, it leaves now.
+        let _late = timeout(door::DOOR, front.plain(stream, info)).await;
+        drop(door);
+    }
+
     async fn secured(&self, stream: TcpStream, mut info: ClientInfo, config: Arc<ServerConfig>) {
         let pending = self.corridor.connected(Spoken::Pending);
         let handshake = TlsAcceptor::from(config).accept(stream);
@@ -124,6 +166,7 @@ async fn first_bytes<IO: AsyncRead + Unpin>(
 ) -> Option<BytesMut> {
     let mut first = BytesMut::with_capacity(4 * 1024);
     let mut end = Instant::now() + limits.keep_alive;
+    let mut draining = false;
     loop {
         let len = first.len().min(PREFACE.len());
         if first[..len] != PREFACE[..len] || len == PREFACE.len() {
@@ -131,7 +174,10 @@ async fn first_bytes<IO: AsyncRead + Unpin>(
         }
         let silent = first.is_empty();
         tokio::select! { biased;
-            () = signal.draining(), if silent => return None,
+            () = signal.draining(), if silent && !draining => {
+                draining = true;
+                end = end.min(Instant::now() + limits.drain_patience);
+            }
             read = io.read_buf(&mut first) => match read {
                 Ok(0) | Err(_) => return None,
                 Ok(_) if silent => end = Instant::now() + limits.head_time,

@@ -31,7 +31,7 @@ use self::core::{Core, Ending};
 use super::{Corridor, Limits, Refusal, Transport};
 use crate::h1::{HeadScan, head};
 use crate::pressure::TIGHT_IDLE;
-use crate::request::front::{ClientInfo, RawHead};
+use crate::request::front::{ClientInfo, ClientProtocol, RawHead};
 use crate::shutdown::Signal;
 
 /// Room for a head; bodies grow the buffer while they flow.
@@ -70,7 +70,11 @@ pub async fn serve<IO: Transport, C: Corridor>(
                 let (mut body, mut answer) = (Body::new(&shared), Answer::new(&shared));
                 corridor.exchange(info, *head, &mut body, &mut answer).await;
             }
-            Next::Refuse(refusal) => corridor.refuse(info, refusal, &mut Answer::new(&shared)),
+            Next::Refuse(refusal) => {
+                // What is no request says no version that could be believed.
+                let protocol = ClientProtocol::Http11;
+                corridor.refuse(info, protocol, refusal, &mut Answer::new(&shared));
+            }
             Next::Close => {}
         }
         core = shared.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -89,7 +93,7 @@ pub async fn serve<IO: Transport, C: Corridor>(
 async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> Next {
     let limits = Arc::clone(&core.limits);
     let mut idle_end = Instant::now() + limits.keep_alive;
-    let mut tight = false;
+    let (mut draining, mut tight) = (false, false);
     let head_end = |first: Instant| first + limits.head_time;
     let mut scan = HeadScan::request();
     let mut began = (!core.input.is_empty()).then(Instant::now);
@@ -112,7 +116,11 @@ async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> N
         let read = core.io.read_buf(&mut core.input);
         let alarm = sleep_until(began.map_or(idle_end, head_end));
         tokio::select! { biased;
-            () = signal.draining(), if began.is_none() => return Next::Close,
+            // A request may be on its way to us: it gets an answer, not a reset.
+            () = signal.draining(), if began.is_none() && !draining => {
+                draining = true;
+                idle_end = idle_end.min(Instant::now() + limits.drain_patience);
+            }
             () = limits.pressure.tight(), if began.is_none() && !tight => {
                 tight = true;
                 idle_end = idle_end.min(Instant::now() + TIGHT_IDLE);

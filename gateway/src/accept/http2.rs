@@ -31,7 +31,7 @@ use self::body::Body;
 use self::head::Unfit;
 use super::{Corridor, Limits};
 use crate::pressure::TIGHT_IDLE;
-use crate::request::front::ClientInfo;
+use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
 /// Streams of ours that `h2` still remembers after a reset, and errors it lets a peer provoke.
@@ -144,7 +144,9 @@ impl<C: Corridor> StreamContext<C> {
                 answer.finish().await;
             }
             Err(Unfit::Refused(refusal)) => {
-                self.corridor.refuse(&self.info, refusal, &mut answer);
+                let protocol = ClientProtocol::Http2;
+                self.corridor
+                    .refuse(&self.info, protocol, refusal, &mut answer);
                 answer.finish().await;
             }
             Err(Unfit::Malformed) => answer.reset(Reason::PROTOCOL_ERROR),

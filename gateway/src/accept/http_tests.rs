@@ -246,7 +246,11 @@ async fn one_address_has_few_places_and_a_drain_ends_idle_connections() {
         stream.read_exact(&mut byte).await.expect("an answer");
         held.push(stream);
     }
-    assert_eq!(world.say(GET).await, "");
+    let told = world.say(GET).await;
+    assert!(
+        told.starts_with("HTTP/1.1 503 ") && told.ends_with("Overload"),
+        "{told}"
+    );
     assert_eq!((world.gate.open(), world.gate.refused()), (2, 1));
     world.shutdown.drain();
     world.running.await.expect("the loop ends");

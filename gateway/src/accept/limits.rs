@@ -17,6 +17,8 @@ pub struct Limits {
     pub head_time: Duration,
     /// A connection without an exchange.
     pub keep_alive: Duration,
+    /// The same once the gateway drains: a request that is on its way then is still answered.
+    pub drain_patience: Duration,
     /// While we wait for the client's upload: nothing came for this long.
     pub upload_idle: Duration,
     /// Waiting that is allowed before the rate counts.
@@ -86,6 +88,7 @@ impl Default for Limits {
             head: HeadLimits::CLIENT,
             head_time: Duration::from_secs(10),
             keep_alive: Duration::from_secs(60),
+            drain_patience: Duration::from_secs(1),
             upload_idle: Duration::from_secs(30),
             upload_grace: Duration::from_secs(10),
             upload_rate: 1024,

@@ -9,12 +9,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::gate::{Gate, Permit};
+use super::gate::{DoorPlace, Gate, Permit};
 use crate::shutdown::Signal;
 
 /// Connections that the kernel keeps for us before we accept them.
@@ -76,6 +77,18 @@ pub struct Arrival {
 pub trait Serve: Clone + Send + 'static {
     /// Serve one connection to its end.
     fn serve(self, arrival: Arrival) -> impl Future<Output = ()> + Send + 'static;
+
+    /// There is no place for `stream`. Unless told otherwise it is reset: nothing was done.
+    fn turn_away(
+        self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        door: DoorPlace,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        refuse(&stream);
+        drop((stream, peer, door));
+        std::future::ready(())
+    }
 }
 
 /// Accept until draining begins, then wait for what was accepted; ends at once when forced.
@@ -87,21 +100,44 @@ pub async fn run<S: Serve>(listener: TcpListener, gate: Arc<Gate>, serve: S, mut
             () = signal.draining() => break,
             Some(_) = connections.join_next() => {}
             accepted = accept(&listener, &mut pause) => {
-                if let Some((stream, peer)) = accepted
-                    && let Some(permit) = place(&gate, &stream)
-                {
-                    configure(&stream);
-                    let arrival = Arrival { stream, peer, permit };
-                    connections.spawn(serve.clone().serve(arrival));
+                if let Some((stream, peer)) = accepted {
+                    admit(&gate, &serve, stream, peer, &mut connections);
                 }
             }
         }
     }
-    // The kernel refuses newcomers from here on.
+    // Whom the kernel let in already is told; newcomers it refuses from here on.
+    while let Some(Ok((stream, peer))) = listener.accept().now_or_never() {
+        admit(&gate, &serve, stream, peer, &mut connections);
+    }
     drop(listener);
     tokio::select! { biased;
         () = signal.forced() => connections.shutdown().await,
         () = async { while connections.join_next().await.is_some() {} } => {}
+    }
+}
+
+/// A place for `stream`, or the door.
+fn admit<S: Serve>(
+    gate: &Arc<Gate>,
+    serve: &S,
+    stream: TcpStream,
+    peer: SocketAddr,
+    connections: &mut JoinSet<()>,
+) {
+    configure(&stream);
+    let serve = serve.clone();
+    if let Some(permit) = gate.enter() {
+        let arrival = Arrival {
+            stream,
+            peer,
+            permit,
+        };
+        connections.spawn(serve.serve(arrival));
+    } else if let Some(door) = gate.door() {
+        connections.spawn(serve.turn_away(stream, peer, door));
+    } else {
+        refuse(&stream);
     }
 }
 
@@ -121,7 +157,7 @@ async fn accept(
         Err(error) => {
             *pause = pause_after(&error, *pause);
             if let Some(pause) = *pause {
-                tracing::warn!(%error, ?pause, "cannot accept connections");
+                tracing::warn!(%error, millis = pause.as_millis(), "cannot accept connections");
             }
             None
         }
@@ -137,15 +173,6 @@ fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
         | io::ErrorKind::Interrupted => None,
         _ => Some(last.map_or(PAUSE_FIRST, |last| (last * 2).min(PAUSE_LAST))),
     }
-}
-
-/// A place for `stream`; without one it is reset, which tells the client that nothing was done.
-fn place(gate: &Arc<Gate>, stream: &TcpStream) -> Option<Permit> {
-    let permit = gate.enter();
-    if permit.is_none() {
-        refuse(stream);
-    }
-    permit
 }
 
 /// Make the close of `stream` a reset.

@@ -5,6 +5,7 @@
 //! goes to a [`Corridor`] with the two halves of its exchange, and a request that is no request is
 //! handed to [`Corridor::refuse`], so that every answer is made in one place.
 
+mod door;
 pub mod gate;
 pub mod http;
 pub mod http1;

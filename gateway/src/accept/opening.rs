@@ -10,8 +10,8 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::gate::Permit;
-use super::listener::{Arrival, refuse};
+use super::gate::{DoorPlace, Permit};
+use super::listener::Arrival;
 use super::proxy_header::{self, NotProxied, Proxied};
 use crate::config::Cidr;
 use crate::request::front::ClientInfo;
@@ -35,15 +35,28 @@ pub(super) struct Opened {
     pub(super) permit: Permit,
 }
 
-/// `None` if the connection was refused (its stream is closed or reset).
-pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Option<Opened> {
+/// How a connection began.
+#[derive(Debug)]
+pub(super) enum Entry {
+    Opened(Opened),
+    /// Its address has no place left.
+    Full(TcpStream, ClientInfo, Option<DoorPlace>),
+    /// It is gone already.
+    Gone,
+}
+
+/// Finds out who it is.
+pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     let Arrival {
         mut stream,
         peer,
         mut permit,
     } = arrival;
     let mut peer = canonical(peer);
-    let mut local = canonical(stream.local_addr().ok()?);
+    let Ok(local) = stream.local_addr() else {
+        return Entry::Gone;
+    };
+    let mut local = canonical(local);
     let trusted = opening.trusted.iter().any(|net| net.contains(peer.ip()));
     let mut counted = !trusted;
     if trusted && opening.proxy_headers {
@@ -58,13 +71,9 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Option<Opened> 
             Ok(Ok(Proxied::Itself)) => {}
             Ok(Err(NotProxied)) | Err(_) => {
                 tracing::warn!(%peer, "a trusted proxy sent no valid PROXY header");
-                return None;
+                return Entry::Gone;
             }
         }
-    }
-    if counted && !permit.claim(peer.ip()) {
-        refuse(&stream);
-        return None;
     }
     let info = ClientInfo {
         peer,
@@ -73,7 +82,11 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Option<Opened> 
         sni: None,
         connection: permit.number(),
     };
-    Some(Opened {
+    if counted && !permit.claim(peer.ip()) {
+        let door = permit.door();
+        return Entry::Full(stream, info, door);
+    }
+    Entry::Opened(Opened {
         stream,
         info,
         permit,
@@ -96,6 +109,6 @@ async fn read_header(stream: &mut TcpStream) -> Result<Proxied, NotProxied> {
 }
 
 /// An IPv4 client of a dual-stack listener is an IPv4 client.
-fn canonical(address: SocketAddr) -> SocketAddr {
+pub(super) fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use super::listener::{Arrival, Serve};
-use super::opening::{Opening, open};
+use super::listener::{Arrival, Serve, refuse};
+use super::opening::{Entry, Opening, open};
 use crate::request::front::ClientInfo;
 
 /// What a TCP app's connections are handed to.
@@ -27,8 +27,10 @@ pub struct TcpFront<T> {
 
 impl<T: TcpCorridor> Serve for TcpFront<T> {
     async fn serve(self, arrival: Arrival) {
-        let Some(opened) = open(arrival, &self.opening).await else {
-            return;
+        let opened = match open(arrival, &self.opening).await {
+            Entry::Opened(opened) => opened,
+            Entry::Full(stream, ..) => return refuse(&stream),
+            Entry::Gone => return,
         };
         self.corridor.connection(opened.info, opened.stream).await;
         drop(opened.permit);

@@ -11,6 +11,7 @@ use http::{Method, StatusCode};
 use tokio::time::timeout;
 
 use super::{Corridor, Refusal, Spoken};
+use crate::request::front::ClientProtocol;
 use crate::request::front::{
     Abort, AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientInfo,
     RawHead,
@@ -264,7 +265,13 @@ impl Corridor for Scripted {
         }
     }
 
-    fn refuse<A: ClientAnswer>(&self, _info: &ClientInfo, refusal: Refusal, client: &mut A) {
+    fn refuse<A: ClientAnswer>(
+        &self,
+        _: &ClientInfo,
+        _: ClientProtocol,
+        refusal: Refusal,
+        client: &mut A,
+    ) {
         self.refused.lock().expect("a lock").push(refusal);
         let mut text = Bytes::from(format!("{refusal:?}"));
         client.head(answer(

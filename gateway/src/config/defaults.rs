@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use super::admission::Admission;
+use super::media::MediaTypes;
 use super::settings::{
     AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
     ProxyProtocol, PublicSettings, TunnelSettings,
@@ -112,12 +113,21 @@ impl Default for Limits {
     }
 }
 
+/// Answers of these types are meant to pause.
+const STREAMING_TYPES: [&str; 4] = [
+    "text/event-stream",
+    "application/grpc*",
+    "multipart/x-mixed-replace",
+    "application/x-ndjson",
+];
+
 impl Default for AppSettings {
     fn default() -> Self {
         Self {
             first_frame_window: Duration::from_secs(30),
             stall_window: Duration::from_secs(15),
             streaming_stall_window: Duration::from_secs(300),
+            streaming_types: MediaTypes::new(STREAMING_TYPES.map(Into::into).to_vec()),
             hold: Duration::from_secs(10),
             go: Go::Unsafe,
             repeat_reads: false,

@@ -14,6 +14,7 @@ use super::admission;
 use super::check::{self, Place};
 use super::defaults;
 use super::error::{ConfigErrors, Fault};
+use super::media::{self, MediaTypes};
 use super::names::{self, AppName};
 use super::net::{self, Cidr};
 use super::raw::{Section, Sink, Value};
@@ -264,6 +265,8 @@ fn app_settings(section: &Section<'_>, inherited: &AppSettings) -> AppSettings {
             .unwrap_or(inherited.stall_window),
         streaming_stall_window: (section.read("streaming_stall_window", span))
             .unwrap_or(inherited.streaming_stall_window),
+        streaming_types: (section.list("streaming_types", |v| media::parse(v.text()?)))
+            .map_or_else(|| inherited.streaming_types.clone(), MediaTypes::new),
         hold: section
             .read("hold", Value::duration)
             .unwrap_or(inherited.hold),

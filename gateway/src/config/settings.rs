@@ -11,6 +11,7 @@ use bridgehead_protocol::handshake::{AppPattern, TokenHash};
 pub use bridgehead_protocol::wire::AppKind;
 
 use super::admission::Admission;
+use super::media::MediaTypes;
 use super::names::AppName;
 use super::net::Cidr;
 use crate::route::host::Host;
@@ -180,6 +181,8 @@ pub struct AppSettings {
     pub stall_window: Duration,
     /// The same for streaming types, except gRPC, which has none.
     pub streaming_stall_window: Duration,
+    /// Content types of streaming answers; gRPC is one whatever the list says.
+    pub streaming_types: MediaTypes,
     /// How long a request may wait for an app that is not there; zero = not at all.
     pub hold: Duration,
     /// Which requests wait for the app's connection before their first byte is sent.

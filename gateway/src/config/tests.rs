@@ -111,6 +111,7 @@ protocol = "h2c"
 first_frame_window = "500ms"
 stall_window = "1m"
 streaming_stall_window = "1h"
+streaming_types = ["Application/JSON-seq", "audio/*"]
 hold = "0s"
 go = "never"
 repeat_reads = true
@@ -150,7 +151,17 @@ port = 5432
         demo.settings.host_header,
         HostHeader::Literal("shop.internal:3000".into())
     );
+    let streaming = &demo.settings.streaming_types;
+    assert!(streaming.has("application/json-seq") && streaming.has("audio/mpeg"));
+    assert!(
+        !streaming.has("text/event-stream"),
+        "a list replaces the list"
+    );
     let db = &config.apps[1];
+    assert_eq!(
+        db.settings.streaming_types,
+        AppSettings::default().streaming_types
+    );
     assert_eq!((db.kind, db.port), (AppKind::Tcp, Some(5432)));
     assert_eq!(db.settings.go, Go::Always, "inherited from [defaults]");
     assert_eq!(db.settings.max_body, Some(10 << 20));

@@ -13,7 +13,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use super::apps::AppState;
 use super::front::{BodyLength, ClientAnswer, ClientBody};
 use super::normalize::{Normal, RequestKind};
-use super::{Exchange, Shared};
+use super::{Exchange, Shared, draining};
 use crate::admit::{Asker, Client, Denied, Permit, Shape, Standing};
 use crate::config::{Admission, AppSettings};
 use crate::error::Failure;
@@ -109,8 +109,10 @@ impl Shared {
         }
         let since = self.clock.now();
         let _depth = app.metrics.queued();
+        let mut shutdown = self.shutdown.clone();
         let waited = tokio::select! {
             biased;
+            () = shutdown.draining() => Admitted::Denied(draining()),
             () = poll_fn(|cx| body.poll_left(cx)) => Admitted::ClientLeft,
             () = poll_fn(|cx| permit.poll_place(cx)) => Admitted::Through(permit),
             () = tokio::time::sleep(patience) => {

@@ -28,6 +28,7 @@ use super::load::Load;
 use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
+use crate::config::MediaTypes;
 use crate::telemetry::access::{AppConn, ExchangeGuard};
 use crate::telemetry::labels::HoldResult;
 
@@ -75,6 +76,8 @@ pub struct Parts<'a, B, A, S> {
     pub method: &'a Method,
     /// Version of the client.
     pub protocol: ClientProtocol,
+    /// Content types of streaming answers.
+    pub streaming: &'a MediaTypes,
     /// What the exchange may become.
     pub shape: &'a Shape,
     /// The exchange's entry among those that hold memory.
@@ -285,7 +288,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
 
     fn on_head(&mut self, app: AppHead, now: Moment) -> Option<Finish> {
         self.app_status = Some(app.status.as_u16());
-        let started = head::started(&app);
+        let started = head::started(&app, self.parts.streaming);
         let piped = app.length == AnswerLength::Pipe;
         let answer = match head::answer(app, self.parts.method, self.parts.shape) {
             Ok(answer) => answer,

@@ -213,7 +213,13 @@ pub trait Corridor: Clone + Send + Sync + 'static {
 
     /// Queue the answer to something that is no acceptable request: a head with an `Exact` or
     /// `Empty` body, its data, and the end. The connection closes afterwards.
-    fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A);
+    fn refuse<A: ClientAnswer>(
+        &self,
+        info: &ClientInfo,
+        protocol: ClientProtocol,
+        refusal: Refusal,
+        answer: &mut A,
+    );
 }
 
 /// What a client's connection speaks.
@@ -234,6 +240,8 @@ pub enum Refusal {
     Head(HeadError),
     /// The head began to come but was not complete in time.
     HeadTimeout,
+    /// There is no place for the connection.
+    Overload,
 }
 
 impl Refusal {
@@ -243,6 +251,7 @@ impl Refusal {
         match self {
             Self::Head(error) => error.status(),
             Self::HeadTimeout => 408,
+            Self::Overload => 503,
         }
     }
 }

@@ -11,7 +11,11 @@ use super::app::{AnswerLength, AppHead, RequestHead};
 use super::front::{AnswerBody, AnswerHead, BodyLength};
 use super::normalize::{Normal, RequestKind};
 use super::windows::Started;
+use crate::config::MediaTypes;
 use crate::h1::fields;
+
+/// How the content types of gRPC begin.
+const GRPC: &str = "application/grpc";
 
 /// What an exchange may become, and what it waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,9 +104,9 @@ pub fn trailers(mut trailers: HeaderMap) -> HeaderMap {
     trailers
 }
 
-/// How the stall window treats an answer.
+/// How the stall window treats an answer. `streaming` are the route's streaming types.
 #[must_use]
-pub fn started(head: &AppHead) -> Started {
+pub fn started(head: &AppHead, streaming: &MediaTypes) -> Started {
     if head.length == AnswerLength::Pipe {
         return Started::Endless;
     }
@@ -111,18 +115,14 @@ pub fn started(head: &AppHead) -> Started {
         .get(header::CONTENT_TYPE)
         .and_then(|v| v.to_str().ok())
         .unwrap_or_default();
-    let essence = content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
-    match essence.as_str() {
-        "text/event-stream" | "multipart/x-mixed-replace" | "application/x-ndjson" => {
-            Started::Streaming
-        }
-        grpc if grpc.starts_with("application/grpc") => Started::Endless,
-        _ => Started::Plain,
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
+    let start = essence.get(..GRPC.len());
+    if start.is_some_and(|start| start.eq_ignore_ascii_case(GRPC)) {
+        Started::Endless
+    } else if streaming.has(essence) {
+        Started::Streaming
+    } else {
+        Started::Plain
     }
 }
 

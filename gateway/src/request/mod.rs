@@ -30,18 +30,22 @@ pub mod upload;
 pub mod windows;
 
 use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Judgement, Reason};
+use futures_util::FutureExt;
 use http::HeaderMap;
 use uuid::Uuid;
 
 use self::admission::Admitted;
 use self::apps::{AppState, Apps};
-use self::front::{ClientAnswer, ClientBody, ClientInfo, Corridor, RawHead, Refusal, Spoken};
+use self::front::{
+    ClientAnswer, ClientBody, ClientInfo, ClientProtocol, Corridor, RawHead, Refusal, Spoken,
+};
 use self::linger::Lingering;
 use self::load::Loads;
 use self::normalize::{Rules, normalize};
@@ -148,7 +152,22 @@ impl Exchanges {
         answer: &mut A,
     ) {
         let mut exchange = self.enter(info, &raw, body, answer);
-        let normal = match normalize(&raw, info, &self.shared.rules) {
+        // A panic is a bug, and still no reason to leave the client without an answer.
+        let walked = AssertUnwindSafe(self.walk(&mut exchange, &raw)).catch_unwind();
+        if walked.await.is_err() {
+            let judgement = exchange.guard.judgement();
+            let failure = Failure::judged(Code::ServiceUnavailable, Reason::Internal, judgement);
+            tracing::error!(request_id = %exchange.id, "an exchange panicked");
+            exchange.refuse_and_close(&failure).await;
+        }
+    }
+
+    async fn walk<B: ClientBody, A: ClientAnswer>(
+        &self,
+        exchange: &mut Exchange<'_, B, A>,
+        raw: &RawHead,
+    ) {
+        let mut normal = match normalize(raw, exchange.info, &self.shared.rules) {
             Ok(normal) => normal,
             Err(failure) => {
                 exchange.guard.request(&raw.method, "", "");
@@ -163,7 +182,7 @@ impl Exchanges {
         let found = self.shared.routes.load().find(&normal.host, normal.path());
         let route = match found {
             Found::App(route) => route,
-            Found::Own => return own::serve(&self.shared, exchange, &raw, &normal).await,
+            Found::Own => return own::serve(&self.shared, exchange, raw, &normal).await,
             Found::None => {
                 let failure = Failure::refused(Code::AppNotFound, Reason::NoRoute);
                 return exchange.fail(&failure).await;
@@ -172,21 +191,20 @@ impl Exchanges {
         let app = self.shared.apps.state(route.name.as_str());
         exchange.guard.app(&app.name, &app.metrics);
         exchange.asked.cors = route.settings.cors;
-        if let Err(fault) = exchange.page.route(&app.name, info, &normal) {
+        if self.shared.shutdown.is_draining() {
+            return exchange.refuse_and_close(&draining()).await;
+        }
+        if let Err(fault) = exchange.page.route(&app.name, exchange.info, &normal) {
             return exchange.fail(&fault.failure()).await;
         }
-        match self
-            .shared
-            .admit(&mut exchange, &route, &app, &normal)
-            .await
-        {
+        match self.shared.admit(exchange, &route, &app, &normal).await {
             Admitted::Through(permit) => {
                 exchange.guard.admitted(self.shared.clock.now(), permit);
             }
             Admitted::Denied(failure) => return exchange.fail(&failure).await,
             Admitted::ClientLeft => return exchange.leave(Judgement::NOT_DELIVERED),
         }
-        self.serve_app(exchange, &route, &app, &normal).await;
+        self.serve_app(exchange, &route, &app, &mut normal).await;
     }
 
     fn enter<'a, B, A>(
@@ -244,6 +262,11 @@ impl Shared {
     }
 }
 
+/// The gateway goes away; another one, or the next start, takes the request.
+fn draining() -> Failure {
+    Failure::refused(Code::ServiceUnavailable, Reason::Draining)
+}
+
 impl Corridor for Exchanges {
     type Place = GaugeGuard;
 
@@ -265,13 +288,19 @@ impl Corridor for Exchanges {
         self.serve(info, head, body, answer).await;
     }
 
-    fn refuse<A: ClientAnswer>(&self, info: &ClientInfo, refusal: Refusal, answer: &mut A) {
+    fn refuse<A: ClientAnswer>(
+        &self,
+        info: &ClientInfo,
+        protocol: ClientProtocol,
+        refusal: Refusal,
+        answer: &mut A,
+    ) {
         let shared = &self.shared;
         let now = shared.clock.now();
         let id = shared.request_id(now);
         let failure = refusal_failure(refusal, &shared.rules);
         let sinks = Arc::clone(&shared.sinks);
-        let protocol = Protocol::Http(front::ClientProtocol::Http11);
+        let protocol = Protocol::Http(protocol);
         let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);
         guard.failed(&failure);
         let asked = Asked::of(
@@ -292,6 +321,7 @@ impl Corridor for Exchanges {
 fn refusal_failure(refusal: Refusal, rules: &Rules) -> Failure {
     let (code, reason) = match refusal {
         Refusal::HeadTimeout => (Code::ClientTimeout, Reason::ClientTimeout),
+        Refusal::Overload => (Code::ServiceUnavailable, Reason::Overload),
         Refusal::Head(error) => match error {
             HeadError::UriTooLong => (Code::UriTooLong, Reason::UriLimit),
             HeadError::TooLarge | HeadError::TooManyFields => {
@@ -303,6 +333,7 @@ fn refusal_failure(refusal: Refusal, rules: &Rules) -> Failure {
     let failure = Failure::refused(code, reason).with_status(refusal.status());
     match refusal {
         Refusal::HeadTimeout => failure.with_detail("the request's head did not come in time"),
+        Refusal::Overload => failure.with_detail("there are too many connections"),
         Refusal::Head(HeadError::UriTooLong) => {
             failure.with_detail(format!("the limit uri_size is {} bytes", rules.uri_size))
         }

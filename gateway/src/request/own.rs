@@ -30,7 +30,7 @@ const BRIDGE: usize = 64 * 1024;
 
 pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
     shared: &Arc<Shared>,
-    mut exchange: Exchange<'_, B, A>,
+    exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
     normal: &Normal,
 ) {
@@ -49,7 +49,7 @@ pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
     }
 }
 
-async fn codes<B: ClientBody, A: ClientAnswer>(mut exchange: Exchange<'_, B, A>, method: &Method) {
+async fn codes<B: ClientBody, A: ClientAnswer>(exchange: &mut Exchange<'_, B, A>, method: &Method) {
     let mut headers = HeaderMap::new();
     headers.insert(
         header::CONTENT_TYPE,
@@ -69,7 +69,7 @@ async fn codes<B: ClientBody, A: ClientAnswer>(mut exchange: Exchange<'_, B, A>,
 
 async fn tunnel<B: ClientBody, A: ClientAnswer>(
     shared: &Arc<Shared>,
-    mut exchange: Exchange<'_, B, A>,
+    exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
 ) {
     let accepted = match upgrade::accept(&raw.method, &raw.headers) {
@@ -104,7 +104,7 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
         enroll.serve(carrier, peer, accepted.token, shutdown).await;
     }));
     // Whoever ends first, the carrier or the client, the other learns it through the pipe.
-    if let Err(error) = Bridge::new(exchange.body, exchange.answer, near)
+    if let Err(error) = Bridge::new(&mut *exchange.body, &mut *exchange.answer, near)
         .run()
         .await
     {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
-use bridgehead_protocol::verdict::{Code, Reason};
+use bridgehead_protocol::io::TunnelStream;
+use bridgehead_protocol::verdict::{Code, Delivery, Reason};
 use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
@@ -13,11 +14,16 @@ use tokio::net::TcpStream;
 
 use super::admission::overload;
 use super::app::Offsets;
+use super::apps::AppState;
 use super::front::ClientInfo;
-use super::{Exchanges, evidence};
+use super::retry::{Failed, Next, Tries};
+use super::{Exchanges, Shared, draining, evidence};
 use crate::error::Failure;
+use crate::route::AppRoute;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
-use crate::telemetry::labels::ConnectionKind;
+use crate::telemetry::labels::{ConnectionKind, HoldResult};
+use crate::tunnel::live::Place;
+use crate::tunnel::registry::TunnelNumber;
 
 /// The agent's word about a connection may take this much longer than the connection itself.
 const OPENED_SLACK: Duration = Duration::from_secs(1);
@@ -52,7 +58,7 @@ impl Exchanges {
         // A client whose app cannot be reached must not take the end for an orderly one.
         let abrupt = |client: &TcpStream| drop(client.set_zero_linger());
         let route = shared.routes.load().app(app).map(Arc::clone);
-        let admitted = route.map(|route| {
+        let admitted = route.as_ref().map(|route| {
             let limits = &route.settings.admission;
             state.gate.enter_long_lived(now, limits, info.peer.ip())
         });
@@ -60,6 +66,7 @@ impl Exchanges {
             guard.turned_away(&overload());
             return abrupt(&client);
         }
+        let way = Way::of(shared, route.as_deref(), &state);
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
             Some(Err(denied)) => {
@@ -71,41 +78,14 @@ impl Exchanges {
                 return abrupt(&client);
             }
         }
-        guard.enter_long_lived();
-        let Some(place) = shared.tunnels.take(app, &[]) else {
-            state.refused(now, Reason::NoAgent);
-            guard.aborted(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
-            return abrupt(&client);
+        let found = shared.reach(&mut guard, &way, &info, &client).await;
+        let (_on, mut stream) = match found {
+            Ok(found) => found,
+            Err(failure) => {
+                guard.aborted(&failure);
+                return abrupt(&client);
+            }
         };
-        guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
-        let (remaining, peer) = (shared.app_connect, Some(info.peer));
-        let open = Open {
-            app: app.into(),
-            kind: AppKind::Tcp,
-            remaining,
-            credit: 0,
-            client: peer,
-        };
-        let Ok(mut stream) = place.tunnel.tunnel.open(open) else {
-            guard.aborted(&Failure::refused(
-                Code::BhAppStarting,
-                Reason::AgentDraining,
-            ));
-            return abrupt(&client);
-        };
-        let opened = poll_fn(|cx| stream.control().poll_opened(cx));
-        let opened = tokio::time::timeout(shared.app_connect + OPENED_SLACK, opened).await;
-        if !matches!(opened, Ok(Ok(()))) {
-            let reason = match opened {
-                Ok(Err(ended)) => evidence::reason(ended.0),
-                Ok(Ok(())) | Err(_) => Reason::ConnectTimeout,
-            };
-            state.refused(shared.clock.now(), reason);
-            guard.aborted(&Failure::refused(Code::BhAppStarting, reason));
-            return abrupt(&client);
-        }
-        state.reached();
-        guard.opened(shared.clock.now(), AppConn::Fresh);
         let load = shared.loads.begin();
         load.stream(stream.control());
         let copied = tokio::select! {
@@ -154,4 +134,148 @@ impl Exchanges {
             }
         }
     }
+}
+
+/// Where a connection leads, and how long that may take.
+struct Way<'a> {
+    app: &'a AppState,
+    hold: Duration,
+    window: Duration,
+}
+
+impl<'a> Way<'a> {
+    fn of(shared: &Shared, route: Option<&AppRoute>, app: &'a AppState) -> Self {
+        Self {
+            app,
+            hold: route.map_or(Duration::ZERO, |route| shared.hold(route, app)),
+            window: route.map_or(Duration::ZERO, |route| route.settings.first_frame_window),
+        }
+    }
+}
+
+/// A try that reached nobody: nothing was sent.
+struct Missed {
+    reason: Reason,
+    tunnel: Option<TunnelNumber>,
+}
+
+impl Shared {
+    /// A stream whose app's connection stands. As for HTTP another agent is asked at once and the same
+    /// one after a pause, as long as the route's hold allows: nothing of the client was read yet.
+    async fn reach(
+        &self,
+        guard: &mut ExchangeGuard,
+        way: &Way<'_>,
+        info: &ClientInfo,
+        client: &TcpStream,
+    ) -> Result<(Place, TunnelStream), Failure> {
+        let mut tries = Tries::begin(self.clock.now(), way.hold, way.window);
+        let mut avoid = Vec::new();
+        loop {
+            guard.enter_long_lived();
+            let missed = match self.try_tcp(guard, way, info, &avoid).await {
+                Ok(found) => {
+                    guard.end_hold(self.clock.now(), HoldResult::Released);
+                    return Ok(found);
+                }
+                Err(missed) => missed,
+            };
+            let now = self.clock.now();
+            avoid.extend(missed.tunnel);
+            let next = match tries.after(now, self.not_reached(way, missed.reason, &avoid)) {
+                _ if self.shutdown.is_draining() => return Err(draining()),
+                next => next,
+            };
+            match next {
+                Next::AtOnce => {}
+                Next::After(pause) => {
+                    avoid.clear();
+                    guard.begin_hold(now);
+                    let turn = way.app.turn(now + pause).unwrap_or_default();
+                    if let Hold::Over = self.wait_tcp(client, pause + turn).await {
+                        return Err(Failure::refused(Code::BhAppStarting, missed.reason));
+                    }
+                }
+                Next::GiveUp => {
+                    guard.end_hold(now, HoldResult::Expired);
+                    return Err(Failure::refused(Code::BhAppStarting, missed.reason));
+                }
+            }
+            guard.retried(missed.reason);
+        }
+    }
+
+    fn not_reached(&self, way: &Way<'_>, reason: Reason, avoid: &[TunnelNumber]) -> Failed {
+        Failed {
+            reason,
+            delivery: Delivery::NotDelivered,
+            body_kept: true,
+            other_tunnel: self.tunnels.take(&way.app.name, avoid).is_some(),
+            returning: self.tunnels.awaits(&way.app.name),
+            reused: false,
+            declared_read: false,
+            read_repeated: false,
+        }
+    }
+
+    async fn try_tcp(
+        &self,
+        guard: &mut ExchangeGuard,
+        way: &Way<'_>,
+        info: &ClientInfo,
+        avoid: &[TunnelNumber],
+    ) -> Result<(Place, TunnelStream), Missed> {
+        let app = way.app;
+        let missed = |reason, tunnel| {
+            app.refused(self.clock.now(), reason);
+            Missed { reason, tunnel }
+        };
+        let Some(place) = self.tunnels.take(&app.name, avoid) else {
+            return Err(missed(Reason::NoAgent, None));
+        };
+        let number = Some(place.tunnel.number);
+        guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
+        let open = Open {
+            app: app.name.to_string(),
+            kind: AppKind::Tcp,
+            remaining: self.app_connect,
+            credit: 0,
+            client: Some(info.peer),
+        };
+        let Ok(stream) = place.tunnel.tunnel.open(open) else {
+            return Err(missed(Reason::AgentDraining, number));
+        };
+        let opened = poll_fn(|cx| stream.control().poll_opened(cx));
+        match tokio::time::timeout(self.app_connect + OPENED_SLACK, opened).await {
+            Ok(Ok(())) => {
+                app.reached();
+                guard.opened(self.clock.now(), AppConn::Fresh);
+                Ok((place, stream))
+            }
+            Ok(Err(ended)) => Err(missed(evidence::reason(ended.0), number)),
+            Err(_) => Err(missed(Reason::ConnectTimeout, number)),
+        }
+    }
+
+    /// Waits for the next try, unless the client resets its connection first.
+    async fn wait_tcp(&self, client: &TcpStream, pause: Duration) -> Hold {
+        let mut shutdown = self.shutdown.clone();
+        let reset = async {
+            // Bytes, or a half-close, are no reason to stop waiting; they are read later.
+            if client.peek(&mut [0]).await.is_ok() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.draining() => Hold::Goes,
+            () = reset => Hold::Over,
+            () = tokio::time::sleep(pause) => Hold::Goes,
+        }
+    }
+}
+
+enum Hold {
+    Goes,
+    Over,
 }

@@ -77,7 +77,7 @@ pub(crate) struct World {
     pub(crate) exchanges: Exchanges,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) limits: Arc<Limits>,
-    _shutdown: Shutdown,
+    pub(crate) shutdown: Shutdown,
     began: Instant,
     clients: std::sync::Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,7 +107,7 @@ impl World {
             limits: Arc::new(Limits::configured(&config.limits, &shared.pressure)),
             shared,
             metrics,
-            _shutdown: shutdown,
+            shutdown,
             began: Instant::now(),
             clients: std::sync::Mutex::default(),
         }
@@ -224,11 +224,22 @@ impl World {
 
     /// The same; only `room` bytes fit between gateway and client.
     pub(crate) fn client_with_room(&self, room: usize) -> Client {
+        self.client_over(room, Arc::default())
+    }
+
+    /// The same; once the trap is set the gateway's next read of it panics.
+    pub(crate) fn client_with_a_trap(&self) -> (Client, Arc<AtomicBool>) {
+        let trap = Arc::<AtomicBool>::default();
+        (self.client_over(ROOM, Arc::clone(&trap)), trap)
+    }
+
+    fn client_over(&self, room: usize, trap: Arc<AtomicBool>) -> Client {
         let (client, io) = duplex(room);
         let reset = Arc::new(AtomicBool::new(false));
         let wire = Wire {
             io,
             reset: Arc::clone(&reset),
+            trap,
         };
         let (exchanges, limits) = (self.exchanges.clone(), Arc::clone(&self.limits));
         let signal = self.shared.shutdown.clone();
@@ -341,7 +352,7 @@ impl World {
         for agent in agents {
             let live = Arc::clone(&agent.live);
             assert_eq!(live.in_flight(), 0, "a place on a tunnel is left");
-            live.pool.reap(self.shared.clock.now(), true);
+            live.pool.close_tunnel(live.number);
             pass(Duration::from_secs(1)).await;
             assert_eq!(live.tunnel.stats().streams.total(), 0, "streams are left");
             assert_eq!(agent.streams(), 0, "the agent has streams left");
@@ -470,6 +481,7 @@ fn info() -> ClientInfo {
 struct Wire {
     io: DuplexStream,
     reset: Arc<AtomicBool>,
+    trap: Arc<AtomicBool>,
 }
 
 impl Transport for Wire {
@@ -488,6 +500,7 @@ impl AsyncRead for Wire {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        assert!(!self.trap.swap(false, Ordering::Relaxed), "a trap");
         Pin::new(&mut self.io).poll_read(cx, buf)
     }
 }

@@ -3,19 +3,20 @@
 //! A try is repeated only as `retry` allows. After each failed try the stream is given up first and
 //! judged then, so that nothing can be delivered after it was called undelivered.
 
+mod connect;
+
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bridgehead_protocol::conn::{Ended, OpenError};
+use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::planted::Bug;
-use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
-use bridgehead_protocol::wire::{AppKind as WireKind, Open, ResetCode};
+use bridgehead_protocol::wire::ResetCode;
 use http::HeaderMap;
 
+use self::connect::Link;
 use super::admission::Rejoined;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
@@ -29,14 +30,13 @@ use super::outcome::{OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared};
-use crate::config::{AppKind, Go};
+use super::{Exchange, Exchanges, Shared, draining};
+use crate::config::Go;
 use crate::error::Failure;
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
 use crate::tunnel::live::Place;
-use crate::tunnel::pool::AppConnection;
 use crate::tunnel::registry::TunnelNumber;
 
 /// An unsafe method does not use a kept connection that was idle for longer: the longer it was,
@@ -81,18 +81,24 @@ impl Miss {
             trace: None,
         }
     }
+
+    /// The same on a kept connection.
+    fn of_reused(mut self) -> Self {
+        self.reused = true;
+        self
+    }
 }
 
 impl Exchanges {
     pub(super) async fn serve_app<B: ClientBody, A: ClientAnswer>(
         &self,
-        mut exchange: Exchange<'_, B, A>,
+        exchange: &mut Exchange<'_, B, A>,
         route: &AppRoute,
         app: &Arc<AppState>,
-        normal: &Normal,
+        normal: &mut Normal,
     ) {
         let shared = self.shared();
-        let headers = marked(shared, &exchange, normal);
+        let headers = marked(shared, exchange, normal);
         let settings = &route.settings;
         let lengths = Lengths {
             first_frame: settings.first_frame_window,
@@ -117,7 +123,7 @@ impl Exchanges {
         let mut earlier = None;
         loop {
             exchange.guard.enter_in_flight();
-            let Err(mut miss) = shared.attempt(&mut exchange, &mut attempt).await else {
+            let Err(mut miss) = shared.attempt(exchange, &mut attempt).await else {
                 return;
             };
             exchange.page.missed(miss.trace.take());
@@ -128,7 +134,9 @@ impl Exchanges {
             if miss.finish == Finish::ClientLeft {
                 return exchange.leave(told);
             }
-            let next = if exchange.answer.head_sent() {
+            // A gateway that drains has no tunnel for another try.
+            let last = exchange.answer.head_sent() || shared.shutdown.is_draining();
+            let next = if last {
                 Next::GiveUp
             } else {
                 tries.after(now, shared.failed(&attempt, &miss, earlier.is_some()))
@@ -151,12 +159,12 @@ impl Exchanges {
                 Next::After(pause) => {
                     exchange.guard.begin_hold(now);
                     attempt.avoid.clear();
-                    let turn = shared.turn(exchange.body, app, &tries, pause);
+                    let turn = shared.turn(&mut *exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
                         return exchange.leave(told);
                     }
                     let patience = shared.remaining(&attempt);
-                    match shared.rejoin(&mut exchange, route, app, patience).await {
+                    match shared.rejoin(exchange, route, app, patience).await {
                         Rejoined::In => {}
                         Rejoined::ClientLeft => return exchange.leave(told),
                         Rejoined::Denied(denied) => {
@@ -178,8 +186,9 @@ impl Exchanges {
 }
 
 /// End-to-end fields with ours in them.
-fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &Normal) -> HeaderMap {
-    let mut headers = normal.headers.clone();
+fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &mut Normal) -> HeaderMap {
+    // Nobody asks the request for them any more.
+    let mut headers = std::mem::take(&mut normal.headers);
     headers.remove(OUTCOME_KEY);
     let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
     forwarded::mark(
@@ -201,16 +210,18 @@ enum Waited {
     ClientLeft,
 }
 
-/// Waits, unless the client leaves first. Its body stays in its socket.
-async fn wait<B: ClientBody>(body: &mut B, pause: Duration) -> Waited {
-    tokio::select! {
-        biased;
-        () = poll_fn(|cx| body.poll_left(cx)) => Waited::ClientLeft,
-        () = tokio::time::sleep(pause) => Waited::Through,
-    }
-}
-
 impl Shared {
+    /// Waits, unless the client leaves first or the gateway drains. The body stays in its socket.
+    async fn wait<B: ClientBody>(&self, body: &mut B, pause: Duration) -> Waited {
+        let mut shutdown = self.shutdown.clone();
+        tokio::select! {
+            biased;
+            () = shutdown.draining() => Waited::Through,
+            () = poll_fn(|cx| body.poll_left(cx)) => Waited::ClientLeft,
+            () = tokio::time::sleep(pause) => Waited::Through,
+        }
+    }
+
     /// Waits for the turn of a held exchange. When its hold ends it tries once more in any case.
     async fn turn<B: ClientBody>(
         &self,
@@ -220,15 +231,18 @@ impl Shared {
         mut pause: Duration,
     ) -> Waited {
         loop {
-            if wait(body, pause).await == Waited::ClientLeft {
+            if self.wait(body, pause).await == Waited::ClientLeft {
                 return Waited::ClientLeft;
+            }
+            if self.shutdown.is_draining() {
+                return Waited::Through;
             }
             let now = self.clock.now();
             let Some(look) = tries.next_look(now) else {
                 return Waited::Through;
             };
             match app.turn(now) {
-                Some(turn) => return wait(body, turn.min(look)).await,
+                Some(turn) => return self.wait(body, turn.min(look)).await,
                 None => pause = look,
             }
         }
@@ -243,24 +257,24 @@ impl Shared {
             attempt.app.refused(self.clock.now(), Reason::NoAgent);
             return Err(Miss::before_handover(Reason::NoAgent, None));
         };
-        let (number, resumes) = (place.tunnel.number, place.tunnel.resumes());
         exchange.guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
-        let (connection, conn) = self.connection(exchange, attempt, &place)?;
-        let (head, shape) = self.head(attempt, &place);
-        if conn == AppConn::Fresh && waits_for_opened(attempt, &shape) {
-            let opened = self.opened(exchange, attempt, connection.control()).await;
-            if let Err(finish) = opened {
-                let control = connection.control();
-                let emitted = give_up(finish, control, Offsets::UNBEGUN).await;
-                let judgement = judgement(&control.view(), Offsets::UNBEGUN, emitted);
-                return Err(self.miss(attempt, finish, control, judgement, conn, number));
-            }
-            exchange.guard.opened(self.clock.now(), conn);
-            attempt.app.reached();
+        let mut link = self.link(exchange, attempt, place)?;
+        if link.conn == AppConn::Fresh && self.waits_for_opened(attempt, &link) {
+            link = self.standing(exchange, attempt, link).await?;
         }
+        let Link {
+            place,
+            connection,
+            seat,
+            conn,
+        } = link;
+        let (number, resumes) = (place.tunnel.number, place.tunnel.resumes());
+        let (head, shape) = self.head(attempt, &place);
         let remaining = self.remaining(attempt);
+        exchange.guard.handed_over();
         exchange.page.hands_over();
-        let mut app = AppExchange::begin(connection, &head, exchange.id.as_u128(), remaining);
+        let mut app = AppExchange::begin(connection, head, exchange.id.as_u128(), remaining);
+        let control = app.control().clone();
         let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
@@ -272,11 +286,15 @@ impl Shared {
             clock: self.clock,
             method: &attempt.normal.method,
             protocol: attempt.normal.protocol,
+            streaming: &attempt.route.settings.streaming_types,
             shape: &shape,
             load: &attempt.load,
             limits: &exchange.asked.limits,
         });
-        let finish = forward.run().await;
+        let finish = match conn {
+            AppConn::Reused => forward.run().await,
+            AppConn::Fresh => self.attended(&seat, &control, forward.run()).await,
+        };
         let status = forward.app_status();
         let again = place.tunnel.resumes().wrapping_sub(resumes);
         exchange.guard.resumed(again);
@@ -288,56 +306,9 @@ impl Shared {
         exchange.guard.answered();
         exchange.page.answered(status);
         if let Some(connection) = app.into_kept() {
-            let now = self.clock.now();
-            place.tunnel.pool.put(&attempt.app.name, connection, now);
+            seat.keep(connection, number, self.clock.now());
         }
         Ok(())
-    }
-
-    /// A kept connection, or a new one whose OPEN is queued.
-    fn connection<B: ClientBody, A: ClientAnswer>(
-        &self,
-        exchange: &mut Exchange<'_, B, A>,
-        attempt: &Attempt<'_>,
-        place: &Place,
-    ) -> Result<(AppConnection, AppConn), Miss> {
-        let now = self.clock.now();
-        let idle = if attempt.normal.method.is_safe() {
-            self.app_idle
-        } else {
-            UNSAFE_IDLE
-        };
-        let kept = if attempt.fresh_only {
-            None
-        } else {
-            place.tunnel.pool.take(&attempt.app.name, now, idle)
-        };
-        if let Some(connection) = kept {
-            exchange.guard.opened(now, AppConn::Reused);
-            return Ok((connection, AppConn::Reused));
-        }
-        let kind = match attempt.route.kind {
-            AppKind::H2c => WireKind::H2c,
-            AppKind::Http1 | AppKind::Tcp => WireKind::Http1,
-        };
-        let open = Open {
-            app: attempt.app.name.to_string(),
-            kind,
-            remaining: self.remaining(attempt).min(self.app_connect),
-            credit: 0,
-            client: Some(exchange.info.peer),
-        };
-        match place.tunnel.tunnel.open(open) {
-            Ok(stream) => Ok((AppConnection::new(kind, stream), AppConn::Fresh)),
-            Err(error) => {
-                let reason = match error {
-                    OpenError::Lost => Reason::TunnelLost,
-                    OpenError::GoingAway => Reason::AgentDraining,
-                    OpenError::Full => Reason::AgentLimit,
-                };
-                Err(Miss::before_handover(reason, Some(place.tunnel.number)))
-            }
-        }
     }
 
     fn head(&self, attempt: &Attempt<'_>, place: &Place) -> (RequestHead, Shape) {
@@ -354,26 +325,15 @@ impl Shared {
             .map_or(Duration::ZERO, |due| due.since(now))
     }
 
-    /// Waits for OPENED under the first-frame window, with the client's body still in its socket.
-    async fn opened<B: ClientBody, A: ClientAnswer>(
-        &self,
-        exchange: &mut Exchange<'_, B, A>,
-        attempt: &mut Attempt<'_>,
-        control: &StreamControl,
-    ) -> Result<(), Finish> {
-        let due = attempt.windows.due().unwrap_or(Moment::ZERO);
-        let opened = poll_fn(|cx: &mut Context<'_>| match control.poll_opened(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
-            Poll::Ready(Err(ended)) => Poll::Ready(Err(Finish::App(AppFault::Ended(ended.0)))),
-            Poll::Pending => exchange
-                .body
-                .poll_left(cx)
-                .map(|()| Err(Finish::ClientLeft)),
-        });
-        match tokio::time::timeout_at(self.clock.instant(due), opened).await {
-            Ok(result) => result,
-            Err(_) => Err(Finish::Window(WindowKind::FirstFrame)),
-        }
+    /// GO rule: on a new connection these wait for OPENED before their first byte. At an app that may
+    /// have no place all of them do, so that they can leave a connection that does not come to stand.
+    fn waits_for_opened(&self, attempt: &Attempt<'_>, link: &Link) -> bool {
+        let by_route = match attempt.route.settings.go {
+            Go::Always => true,
+            Go::Unsafe => !attempt.normal.method.is_safe(),
+            Go::Never => false,
+        };
+        by_route || attempt.normal.expect_continue || link.seat.is_crowded(self.clock.now())
     }
 
     /// Gives the exchange up, then says what is known of it. Answer bytes that come while the counts
@@ -450,6 +410,10 @@ impl Shared {
     }
 
     fn failure(&self, attempt: &Attempt<'_>, miss: &Miss, told: Judgement) -> Failure {
+        let nobody = matches!(miss.reason, Reason::NoAgent | Reason::AgentDraining);
+        if nobody && told == Judgement::NOT_DELIVERED && self.shutdown.is_draining() {
+            return draining();
+        }
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
             Finish::GivenUp => Code::ServiceUnavailable,
@@ -544,16 +508,6 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         evidence::count(control).await;
     }
     emitted
-}
-
-/// GO rule: on a fresh connection these wait for OPENED before their first byte.
-fn waits_for_opened(attempt: &Attempt<'_>, shape: &Shape) -> bool {
-    let by_route = match attempt.route.settings.go {
-        Go::Always => true,
-        Go::Unsafe => !attempt.normal.method.is_safe(),
-        Go::Never => false,
-    };
-    by_route || shape.expect_continue
 }
 
 /// Another try may end otherwise. The client's own faults stay, whoever is asked.

@@ -181,6 +181,7 @@ pub struct ExchangeGuard {
     load: Option<GaugeGuard>,
     permit: Option<Permit>,
     held_since: Option<Moment>,
+    handed_over: bool,
 }
 
 impl ExchangeGuard {
@@ -209,6 +210,7 @@ impl ExchangeGuard {
             load: None,
             permit: None,
             held_since: None,
+            handed_over: false,
         }
     }
 
@@ -268,6 +270,29 @@ impl ExchangeGuard {
         let mut facts = self.exchange.facts();
         facts.open = Some(now - self.exchange.started);
         facts.app_conn = Some(kind);
+    }
+
+    /// From here on bytes of the request may reach the app.
+    pub fn handed_over(&mut self) {
+        self.handed_over = true;
+    }
+
+    /// What may be said of an exchange whose evidence is lost.
+    #[must_use]
+    pub fn judgement(&self) -> Judgement {
+        if self.exchange.facts().first.is_some() {
+            Judgement {
+                delivery: Delivery::Delivered,
+                stage: Stage::AnswerBegun,
+            }
+        } else if self.handed_over {
+            Judgement {
+                delivery: Delivery::Unknown,
+                stage: Stage::None,
+            }
+        } else {
+            Judgement::NOT_DELIVERED
+        }
     }
 
     /// The first byte of the app's answer is here: the request was delivered.

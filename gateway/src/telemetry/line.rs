@@ -173,6 +173,21 @@ pub(super) fn escape(out: &mut String, value: &str) {
     }
 }
 
+/// Append `value`; in quotes if it has blanks, so that it stays one value that a person can read.
+pub(super) fn quote(out: &mut String, value: &str) {
+    if !value.contains([' ', '"']) {
+        return escape(out, value);
+    }
+    out.push('"');
+    for (n, word) in value.split(' ').enumerate() {
+        if n > 0 {
+            out.push(' ');
+        }
+        escape(out, &word.replace('"', "'"));
+    }
+    out.push('"');
+}
+
 /// Characters that change the order in which a terminal shows the rest of the line.
 const fn is_reordering(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -15,7 +15,7 @@ use tracing::{Event, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-use super::line::escape;
+use super::line::{escape, quote};
 use super::writer::Format;
 use crate::clock::rfc3339;
 
@@ -194,7 +194,7 @@ impl Fields {
             line.push_str(name);
             line.push('=');
             match value {
-                Value::String(text) => escape(&mut line, text),
+                Value::String(text) => quote(&mut line, text),
                 other => line.push_str(&other.to_string()),
             }
         }
@@ -272,10 +272,23 @@ mod tests {
         let text = logged(Format::Text, "info", || {
             tracing::info!(agent = evil, "joined")
         });
-        assert!(
-            !text.contains('\u{202e}') && !text.contains(" ERROR forged"),
-            "{text}"
-        );
+        assert!(!text.contains('\u{202e}'), "{text}");
+        let end =
+            "joined agent=\"x\\r\\n2026-01-01T00:00:00.000Z ERROR forged\\u{1b}[31m\\u{202e}\"\n";
+        assert!(text.ends_with(end), "{text}");
+    }
+
+    #[test]
+    fn a_value_with_blanks_is_readable_and_cannot_end_its_quotes() {
+        let text = logged(Format::Text, "info", || {
+            tracing::info!(
+                error = "connection refused",
+                reason = "a\" level=b c",
+                "lost"
+            );
+        });
+        let end = "lost error=\"connection refused\" reason=\"a' level=b c\"\n";
+        assert!(text.ends_with(end), "{text}");
     }
 
     #[test]

@@ -276,7 +276,7 @@ impl Enroll {
             self.metrics.resumed(ResumeResult::Lapsed);
         }
         self.tunnels.remove(&live);
-        live.pool.reap(self.clock.now(), true);
+        live.pool.close_tunnel(live.number);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
     }
 
@@ -318,7 +318,7 @@ impl Enroll {
                     Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
-                        live.pool.reap(self.clock.now(), true);
+                        live.pool.close_tunnel(live.number);
                         live.tunnel.close_when_drained();
                     }
                     Some(Notice::Report(entries)) => (self.on_report)(&live.identity, entries),
@@ -328,7 +328,12 @@ impl Enroll {
                     }
                     Some(Notice::Resumed { resent }) => self.resumed(live, resent),
                 },
-                _ = reap.tick() => live.pool.reap(self.clock.now(), !live.is_accepting()),
+                _ = reap.tick() => {
+                    live.pool.reap(self.clock.now());
+                    if !live.is_accepting() {
+                        live.pool.close_tunnel(live.number);
+                    }
+                }
             }
         }
     }

@@ -44,8 +44,8 @@ pub struct LiveTunnel {
     pub since: SystemTime,
     /// The tunnel itself.
     pub tunnel: Tunnel,
-    /// Kept connections.
-    pub pool: Pool,
+    /// Kept connections, shared by the tunnels of one start of an agent.
+    pub pool: Arc<Pool>,
     carried: Mutex<Carried>,
     resumable: Mutex<Resumable>,
     ticket: u128,
@@ -254,6 +254,18 @@ impl Tunnels {
         Some(Place::new(near(offers, picked, avoid)))
     }
 
+    /// A place on exactly that tunnel, if it takes exchanges with `app`.
+    #[must_use]
+    pub fn take_on(&self, number: TunnelNumber, app: &str) -> Option<Place> {
+        let registry = self.registry.load();
+        let offers = registry.offers(app).iter();
+        offers
+            .filter(|offer| offer.number == number && offer.tunnel.is_accepting())
+            .filter(|offer| !offer.tunnel.tunnel.is_suspended())
+            .map(Place::new)
+            .next()
+    }
+
     /// True if a tunnel without a carrier offers the app: what nobody else takes may wait for it.
     #[must_use]
     pub fn awaits(&self, app: &str) -> bool {
@@ -285,7 +297,16 @@ impl Tunnels {
         new: NewTunnel,
         apps: &[AppOffer],
     ) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
+        let _one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
+        let registry = self.registry.load();
         let number = TunnelNumber(self.next.fetch_add(1, Ordering::Relaxed));
+        let sister = registry
+            .tunnels()
+            .find(|(_, t)| t.identity == new.identity && t.instance == new.instance);
+        let pool = match sister {
+            Some((_, tunnel)) => Arc::clone(&tunnel.pool),
+            None => Arc::new(Pool::new(new.pool)),
+        };
         let key = new.ticket.tunnel;
         let resumable = Resumable::new(new.identity.clone(), new.instance, &new.ticket);
         let live = Arc::new(LiveTunnel {
@@ -301,21 +322,19 @@ impl Tunnels {
             ticket: key,
             since: SystemTime::now(),
             tunnel: new.tunnel,
-            pool: Pool::new(new.pool),
+            pool,
             thread: std::thread::current().id(),
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             resumes: AtomicU32::new(0),
         });
+        let replaced = older_instances(&registry, &live);
+        for old in &replaced {
+            old.retired.store(true, Ordering::Relaxed);
+        }
+        let next = registry.with(number, &live, offers(&live, apps));
+        self.registry.store(Arc::new(next));
         self.tickets().insert(key, Arc::clone(&live));
-        let mut replaced = Vec::new();
-        self.change(|registry| {
-            replaced = older_instances(registry, &live);
-            for old in &replaced {
-                old.retired.store(true, Ordering::Relaxed);
-            }
-            registry.with(number, &live, offers(&live, apps))
-        });
         (live, replaced)
     }
 

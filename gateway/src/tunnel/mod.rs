@@ -1,8 +1,9 @@
 //! Tunnels as the corridor sees them: who offers an app, which of them to take, kept connections.
 //!
-//! `registry` and `pick` are pure; `live` joins them with the running tunnels; `enroll` lets agents
+//! `registry`, `pick` and `uptake` are pure; `live` joins them with the running tunnels; `enroll` lets agents
 //! in and keeps the registry true. Nothing here knows a request.
 
+pub mod connection;
 pub mod enroll;
 pub mod http2;
 pub mod live;
@@ -10,3 +11,4 @@ pub mod pick;
 pub mod pool;
 pub mod registry;
 pub mod token;
+pub mod uptake;

@@ -1,18 +1,22 @@
-//! Connections to apps that wait for their next exchange. One pool a tunnel, newest taken first.
+//! Connections to apps: those that wait for their next exchange, and who waits for one.
 //!
-//! Bounded per app and in time; what is stale by its stream's own word is never given out, and what
-//! is stale without the gateway knowing is found by BEGIN at the agent.
+//! One pool for all tunnels of an agent's start, because they lead to the same app. Newest taken
+//! first. Bounded per app and in time; what is stale by its stream's own word is never given out, and
+//! what is stale without the gateway knowing is found by BEGIN at the agent. Nothing is kept while
+//! an exchange waits for an app that may be busy with keeping (see [`Uptake`]). Connections are
+//! closed and dropped outside of the lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bridgehead_protocol::io::{StreamControl, TunnelStream};
-use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::wire::{AppKind, ResetCode};
+use bridgehead_protocol::wire::ResetCode;
+use tokio::sync::oneshot;
 
-use super::http2::Http2Connection;
+use super::connection::AppConnection;
+use super::registry::TunnelNumber;
+use super::uptake::{Ticket, Uptake};
 
 /// How many connections wait, and how long.
 #[derive(Clone, Copy, Debug)]
@@ -23,58 +27,10 @@ pub struct PoolLimits {
     pub per_app: usize,
 }
 
-/// A connection to an app, by what is spoken on it.
-pub enum AppConnection {
-    /// HTTP/1.1.
-    Http1(TunnelStream),
-    /// HTTP/2, with nothing said on it yet; never kept.
-    NewHttp2(TunnelStream),
-    /// HTTP/2.
-    Http2(Box<Http2Connection>),
-}
-
-impl AppConnection {
-    /// A connection over a new stream.
-    #[must_use]
-    pub fn new(kind: AppKind, stream: TunnelStream) -> Self {
-        match kind {
-            AppKind::H2c => Self::NewHttp2(stream),
-            AppKind::Http1 | AppKind::Tcp => Self::Http1(stream),
-        }
-    }
-
-    /// Evidence and giving up.
-    #[must_use]
-    pub fn control(&self) -> &StreamControl {
-        match self {
-            Self::Http1(stream) | Self::NewHttp2(stream) => stream.control(),
-            Self::Http2(connection) => connection.control(),
-        }
-    }
-
-    /// No terminal, nothing unread that matters, and the tunnel takes exchanges.
-    fn is_usable(&mut self) -> bool {
-        match self {
-            Self::Http1(stream) => {
-                let view = stream.control().view();
-                let nothing_waits = view.received == view.taken || Bug::LeftoverKept.bites();
-                view.ended.is_none() && !view.closing && nothing_waits
-            }
-            Self::NewHttp2(_) => false,
-            Self::Http2(connection) => connection.is_usable(),
-        }
-    }
-}
-
-struct Idle {
-    connection: AppConnection,
-    since: Moment,
-}
-
 /// The pool.
 pub struct Pool {
     limits: PoolLimits,
-    idle: Mutex<BTreeMap<Arc<str>, Vec<Idle>>>,
+    apps: Mutex<BTreeMap<Arc<str>, Arc<AppPool>>>,
 }
 
 impl Pool {
@@ -83,93 +39,254 @@ impl Pool {
     pub fn new(limits: PoolLimits) -> Self {
         Self {
             limits,
-            idle: Mutex::default(),
+            apps: Mutex::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Vec<Idle>>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    fn apps(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<AppPool>>> {
+        self.apps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection to `app` that has been idle for at most `at_most`, if there is one.
-    pub fn take(&self, app: &str, now: Moment, at_most: Duration) -> Option<AppConnection> {
-        let at_most = at_most.min(self.limits.idle);
+    /// The connections to `app`.
+    #[must_use]
+    pub fn app(&self, app: &Arc<str>) -> Arc<AppPool> {
+        let mut apps = self.apps();
+        if let Some(pool) = apps.get(app) {
+            return Arc::clone(pool);
+        }
+        let pool = Arc::new(AppPool {
+            limits: self.limits,
+            state: Mutex::default(),
+        });
+        apps.insert(Arc::clone(app), Arc::clone(&pool));
+        pool
+    }
+
+    /// Closes what has been idle too long.
+    pub fn reap(&self, now: Moment) {
+        let limit = self.limits.idle;
+        self.close_those(|idle| now.since(idle.since) > limit || !idle.kept.connection.is_usable());
+    }
+
+    /// Closes whatever waits on this tunnel.
+    pub fn close_tunnel(&self, number: TunnelNumber) {
+        self.close_those(|idle| idle.kept.tunnel == number);
+    }
+
+    fn close_those(&self, mut over: impl FnMut(&mut Idle) -> bool) {
+        let apps: Vec<Arc<AppPool>> = self.apps().values().map(Arc::clone).collect();
+        for app in apps {
+            let mut state = app.state();
+            let all = std::mem::take(&mut state.idle).into_iter();
+            let (closed, kept) = all.map(|mut idle| (over(&mut idle), idle)).fold(
+                (Vec::new(), Vec::new()),
+                |(mut closed, mut kept), (over, idle)| {
+                    if over {
+                        closed.push(idle.kept);
+                    } else {
+                        kept.push(idle);
+                    }
+                    (closed, kept)
+                },
+            );
+            state.idle = kept;
+            drop(state);
+            close(closed);
+        }
+    }
+}
+
+/// A connection between two exchanges.
+pub struct Kept {
+    /// The connection.
+    pub connection: AppConnection,
+    /// Its place at the app.
+    pub seat: Seat,
+    /// The tunnel it goes through.
+    pub tunnel: TunnelNumber,
+}
+
+struct Idle {
+    kept: Kept,
+    since: Moment,
+}
+
+#[derive(Default)]
+struct State {
+    /// Oldest first.
+    idle: Vec<Idle>,
+    uptake: Uptake,
+    /// Those who would rather have a connection that becomes free than wait for their own to stand.
+    callers: BTreeMap<Ticket, oneshot::Sender<Kept>>,
+}
+
+/// Which kept connection will do.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The tunnel that was picked.
+    pub tunnel: TunnelNumber,
+    /// Tunnels that failed.
+    pub avoid: &'a [TunnelNumber],
+    /// Longest idle time.
+    pub at_most: Duration,
+}
+
+/// The connections of one app.
+pub struct AppPool {
+    limits: PoolLimits,
+    state: Mutex<State>,
+}
+
+impl AppPool {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kept connection, if there is one. One of another tunnel comes second; an app that holds
+    /// several connections gets a new one instead. If all are too old for this exchange, the one that
+    /// it would have used is closed: the new one takes its place, also at an app with one place.
+    pub fn take(&self, now: Moment, wanted: Wanted<'_>) -> Option<Kept> {
+        let at_most = wanted.at_most.min(self.limits.idle);
+        let mut state = self.state();
+        let elsewhere = !state.uptake.holds_several() || state.uptake.is_crowded(now);
+        let own = |idle: &Idle| idle.kept.tunnel == wanted.tunnel;
+        let fits =
+            |idle: &Idle| own(idle) || (elsewhere && !wanted.avoid.contains(&idle.kept.tunnel));
+        let young = |idle: &Idle| now.since(idle.since) <= at_most;
         let mut gone = Vec::new();
-        let mut idle = self.lock();
-        let list = idle.get_mut(app)?;
-        let mut found = None;
-        while let Some(last) = list.last() {
-            if now.since(last.since) > at_most {
-                break;
-            }
-            let Some(mut candidate) = list.pop() else {
-                break;
+        let found = loop {
+            let idle = &mut state.idle;
+            let at = idle.iter().rposition(|i| own(i) && young(i));
+            let Some(at) = at.or_else(|| idle.iter().rposition(|i| fits(i) && young(i))) else {
+                break None;
             };
-            if candidate.connection.is_usable() {
-                found = Some(candidate.connection);
-                break;
+            let mut kept = idle.remove(at).kept;
+            if kept.connection.is_usable() {
+                break Some(kept);
             }
-            gone.push(candidate);
+            gone.push(kept);
+        };
+        if found.is_none()
+            && let Some(at) = state.idle.iter().rposition(fits)
+        {
+            gone.push(state.idle.remove(at).kept);
         }
-        drop(idle);
-        drop(gone);
+        drop(state);
+        close(gone);
         found
     }
 
-    /// Keeps a connection whose exchange ended in order. Beyond the limit it is closed.
-    pub fn put(&self, app: &Arc<str>, mut connection: AppConnection, now: Moment) {
-        if !connection.is_usable() {
+    /// A new connection is asked for.
+    #[must_use]
+    pub fn ask(self: &Arc<Self>, now: Moment) -> Seat {
+        let ticket = self.state().uptake.ask(now);
+        Seat {
+            pool: Arc::clone(self),
+            ticket,
+        }
+    }
+
+    fn put(&self, mut kept: Kept, now: Moment) {
+        if !kept.connection.is_usable() {
             return;
         }
-        let mut idle = self.lock();
-        let list = idle.entry(Arc::clone(app)).or_default();
-        let surplus = if list.len() >= self.limits.per_app {
-            Some(Idle {
-                connection,
-                since: now,
-            })
-        } else {
-            list.push(Idle {
-                connection,
-                since: now,
-            });
-            None
+        let mut state = self.state();
+        let surplus = match state.uptake.claim(now) {
+            Some(ticket) => match state.callers.remove(&ticket) {
+                Some(caller) => {
+                    state.uptake.gone(ticket);
+                    caller.send(kept).err()
+                }
+                None => Some(kept),
+            },
+            None if state.idle.len() >= self.limits.per_app => Some(kept),
+            None => {
+                state.idle.push(Idle { kept, since: now });
+                None
+            }
         };
-        drop(idle);
+        drop(state);
         close(surplus);
     }
+}
 
-    /// Closes what has been idle too long, or everything.
-    pub fn reap(&self, now: Moment, all: bool) {
-        let mut old = Vec::new();
-        for list in self.lock().values_mut() {
-            let keep = list
-                .iter_mut()
-                .position(|i| {
-                    !all && now.since(i.since) <= self.limits.idle && i.connection.is_usable()
-                })
-                .unwrap_or(list.len());
-            old.extend(list.drain(..keep));
+/// One connection's place at the app, from the moment it is asked for; given back by its drop.
+pub struct Seat {
+    pool: Arc<AppPool>,
+    ticket: Ticket,
+}
+
+impl Seat {
+    /// The agent said that the connection stands.
+    pub fn stands(&self) {
+        self.pool.state().uptake.stands(self.ticket);
+    }
+
+    /// A byte of the app came.
+    pub fn taken_up(&self) {
+        self.pool.state().uptake.taken_up(self.ticket);
+    }
+
+    /// Keeps a connection whose exchange ended in order, unless somebody has a claim on it: a caller
+    /// gets it, for a connection in the app's backlog it is closed. Beyond the limit it is closed.
+    pub fn keep(self, connection: AppConnection, tunnel: TunnelNumber, now: Moment) {
+        let pool = Arc::clone(&self.pool);
+        let kept = Kept {
+            connection,
+            seat: self,
+            tunnel,
+        };
+        pool.put(kept, now);
+    }
+
+    /// True while an exchange waits for an app that may have no place for it.
+    #[must_use]
+    pub fn is_crowded(&self, now: Moment) -> bool {
+        self.pool.state().uptake.is_crowded(now)
+    }
+
+    /// Closes one idle connection, if that may help; false once this one does not wait any more.
+    pub fn make_room(&self, now: Moment) -> bool {
+        let mut state = self.pool.state();
+        if !state.uptake.is_waiting(self.ticket) {
+            return false;
         }
-        close(old);
+        let mut gone = Vec::new();
+        while !state.idle.is_empty() && state.uptake.claim(now).is_some() {
+            let mut kept = state.idle.remove(0).kept;
+            let occupied = kept.connection.is_usable();
+            gone.push(kept);
+            if occupied {
+                break;
+            }
+        }
+        drop(state);
+        close(gone);
+        true
     }
 
-    /// Connections that wait now.
+    /// From now on a connection that becomes free is handed over in place of this one.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.lock().values().map(Vec::len).sum()
+    pub fn call(&self) -> oneshot::Receiver<Kept> {
+        let (sender, receiver) = oneshot::channel();
+        self.pool.state().callers.insert(self.ticket, sender);
+        receiver
     }
+}
 
-    /// True if none waits.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut state = self.pool.state();
+        state.uptake.gone(self.ticket);
+        let caller = state.callers.remove(&self.ticket);
+        drop(state);
+        drop(caller);
     }
 }
 
 /// Ends connections without an exchange in an orderly way.
-fn close(connections: impl IntoIterator<Item = Idle>) {
-    for idle in connections {
-        idle.connection.control().reset(ResetCode::Idle);
+fn close(connections: impl IntoIterator<Item = Kept>) {
+    for kept in connections {
+        kept.connection.control().reset(ResetCode::Idle);
     }
 }

@@ -44,7 +44,13 @@ pub(super) async fn run(run: DevRun) -> Result<(), WiringError> {
     // Whoever reads the ready line may ask for the end at once.
     let end = Signals::listen()?;
     announce(&run, gateway.addresses());
-    let ended = gateway.run(end).await;
+    // The agent leaves in order with its gateway, instead of missing it.
+    let mut draining = gateway.signal();
+    let leave = async {
+        draining.draining().await;
+        handle.stop(Stop::Drain);
+    };
+    let (ended, ()) = tokio::join!(gateway.run(end), leave);
     handle.stop(Stop::Now);
     if let Ok(Err(error)) = agent.await {
         return Err(WiringError::Agent(error.to_string()));

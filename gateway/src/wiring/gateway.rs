@@ -37,7 +37,7 @@ use crate::request::linger::Lingering;
 use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
-use crate::shutdown::Shutdown;
+use crate::shutdown::{Shutdown, Signal};
 use crate::task::Tasks;
 use crate::telemetry;
 use crate::telemetry::access::Sinks;
@@ -200,6 +200,11 @@ impl Gateway {
         &self.addresses
     }
 
+    /// Tells when the drain begins.
+    pub(super) fn signal(&self) -> Signal {
+        self.public.signal()
+    }
+
     /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
     /// clients are served to the end of their connections through the old tunnels, then the tunnels
     /// close. The grace, or a second request, cuts that short.
@@ -210,7 +215,7 @@ impl Gateway {
             () = end.next() => {}
             () = drained.draining() => {}
         }
-        tracing::info!(grace = ?self.grace, "draining");
+        tracing::info!(seconds = self.grace.as_secs_f64(), "draining");
         self.public.drain();
         self.tunnels.drain();
         tokio::select! {

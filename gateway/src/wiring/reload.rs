@@ -130,9 +130,8 @@ impl Reloader {
 
     /// What is kept speaks the old protocol.
     fn drop_kept_connections(&self) {
-        let now = self.shared.clock.now();
         for (_, live) in self.shared.tunnels.snapshot().tunnels() {
-            live.pool.reap(now, true);
+            live.pool.close_tunnel(live.number);
         }
     }
 }

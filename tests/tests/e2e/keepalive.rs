@@ -1,10 +1,13 @@
 //! Connections that serve several exchanges, on both sides: reused, never at the price of a doubled POST.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_tests::app::{self, Conn};
+use bridgehead_tests::client::H1;
 use bridgehead_tests::wait;
-use bridgehead_tests::world::setup;
+use bridgehead_tests::world::{World, setup};
+use futures_util::future::BoxFuture;
 
 use crate::support::{One, one, quick};
 
@@ -181,41 +184,119 @@ async fn an_idle_app_connection_is_let_go_within_seconds() {
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_app_that_serves_one_connection_at_a_time_serves_many_clients() {
-    // The listener's backlog queues the others, as with a single-threaded server.
-    let turn = std::sync::Arc::new(tokio::sync::Mutex::new(()));
-    let script = move |mut conn: Conn| {
-        let turn = turn.clone();
-        async move {
+/// Keep-alive of an app that serves one connection at a time.
+const KEEPS: Duration = Duration::from_secs(4);
+
+/// An app that serves one connection at a time and keeps it for its next request, as a single-threaded
+/// server does: the others lie unread in its backlog.
+fn one_connection_app() -> impl Fn(Conn) -> BoxFuture<'static, ()> + Send + Sync + 'static {
+    let turn = Arc::new(tokio::sync::Mutex::new(()));
+    move |mut conn: Conn| {
+        let turn = Arc::clone(&turn);
+        Box::pin(async move {
             let _mine = turn.lock().await;
-            while let Some(head) = conn.read_head().await {
+            while let Ok(Some(head)) = tokio::time::timeout(KEEPS, conn.read_head()).await {
                 if conn.read_body(&head).await.is_none() {
                     return;
                 }
-                conn.answer("mine").await;
+                conn.answer(&head.target).await;
             }
+        })
+    }
+}
+
+/// Every client asks again as soon as it is answered; every answer is checked.
+async fn crowd(world: &World, clients: usize, rounds: usize, methods: &'static [&'static str]) {
+    let mut asks = tokio::task::JoinSet::new();
+    for client in 0..clients {
+        let (addr, host) = (world.places.public, world.host("demo"));
+        asks.spawn(async move {
+            let mut h1 = H1::connect(addr).await;
+            for round in 0..rounds {
+                let method = methods[(client + round) % methods.len()];
+                let body: &[u8] = if method == "GET" { b"" } else { b"order" };
+                let target = format!("/{client}/{round}");
+                let answer = h1.ask(method, &target, &host, &[], body).await;
+                assert_eq!((answer.status, answer.text()), (200, target));
+            }
+        });
+    }
+    wait::within(wait::SOON * 2, "every client being served", asks.join_all()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_serves_one_connection_at_a_time_serves_sixteen_clients() {
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup(), one_connection_app()).await;
+    crowd(&world, 16, 25, &["GET"]).await;
+    crowd(&world, 16, 25, &["POST"]).await;
+    let orders = app.text().matches("order").count();
+    assert_eq!(orders, 16 * 25, "each order arrives once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_app_that_serves_one_connection_at_a_time_serves_sixty_four_clients() {
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), one_connection_app()).await;
+    crowd(&world, 64, 10, &["GET", "POST"]).await;
+}
+
+/// A kept connection is too old for the POST, but it is the only one the app serves.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_kept_connection_that_is_too_old_for_a_post_does_not_stand_in_its_way() {
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(quick(), one_connection_app()).await;
+    let mut client = world.h1().await;
+    let host = world.host("demo");
+    for target in ["/1", "/2"] {
+        let answer = client.ask("POST", target, &host, &[], b"order").await;
+        assert_eq!((answer.status, answer.text()), (200, target.to_owned()));
+        // Above the second that a kept connection may have been idle for a POST, below what is kept.
+        wait::dawdle(Duration::from_millis(1200)).await;
+    }
+}
+
+/// One exchange that takes its time must not cost the others their kept connections.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_poll_does_not_keep_others_from_using_kept_connections() {
+    let script = |mut conn: Conn| async move {
+        while let Some(head) = conn.read_head().await {
+            if head.target == "/poll" {
+                conn.until_closed().await;
+                return;
+            }
+            conn.answer("quick").await;
         }
     };
     let One {
         world,
         agent: _agent,
-        app: _app,
+        app,
     } = one(setup(), script).await;
-    let mut asks = tokio::task::JoinSet::new();
-    for _ in 0..4 {
-        let (addr, host) = (world.places.public, world.host("demo"));
-        asks.spawn(async move {
-            bridgehead_tests::client::ask(addr, "GET", "/", &host)
-                .await
-                .text()
-        });
+    let host = world.host("demo");
+    let mut poll = world.h1().await;
+    poll.request("GET", "/poll", &host, &[], b"").await;
+    app.until_text("/poll").await;
+    let mut client = world.h1().await;
+    let begun = std::time::Instant::now();
+    let mut asked = 0;
+    // Past every moment at which somebody could lose patience with the long poll.
+    while begun.elapsed() < Duration::from_millis(2500) {
+        client.ask("GET", "/quick", &host, &[], b"").await;
+        asked += 1;
     }
-    let all = wait::within(
-        Duration::from_secs(25),
-        "every client being served",
-        asks.join_all(),
-    )
-    .await;
-    assert_eq!(all, ["mine"; 4]);
+    let used = app.seen().len();
+    assert!(
+        asked > 20 && used <= 6,
+        "{asked} quick requests took {used} connections"
+    );
 }

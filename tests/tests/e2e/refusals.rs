@@ -2,6 +2,7 @@
 
 use bridgehead_tests::app;
 use bridgehead_tests::client::H1;
+use bridgehead_tests::h2c::H2;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
 
@@ -383,14 +384,53 @@ async fn a_drained_gateway_says_so_and_the_app_sees_nothing() {
         client.ask("GET", "/before", &host, &[], b"").await.status,
         200
     );
+    // Its head is on its way when the drain begins.
+    client.send("POST /after HTTP/1.1\r\n").await;
     let answer = world.command("/v1/drain").await;
     assert!((200..300).contains(&answer.status), "{}", answer.text());
-    client.request("GET", "/after", &host, &[], b"").await;
-    // A closed connection is as good an answer: nothing was sent on it.
-    if let Ok(answer) = client.try_answer("GET").await {
-        Verdict::refused(503, "SERVICE_UNAVAILABLE", "draining")
+    client
+        .send(format!("Host: {host}\r\nContent-Length: 0\r\n\r\n"))
+        .await;
+    let answer = client.answer("POST").await;
+    Verdict::refused(503, "SERVICE_UNAVAILABLE", "draining")
+        .after(5)
+        .check(&answer);
+    assert_eq!(answer.header("connection"), Some("close"));
+    assert!(!app.text().contains("/after"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_beyond_the_limit_is_told_so_and_the_app_sees_nothing() {
+    for limit in ["connections = 2", "connections_per_ip = 2"] {
+        let One {
+            world,
+            agent: _agent,
+            app,
+        } = one(setup().section("limits", limit), app::echo).await;
+        let (host, mut places) = (world.host("demo"), Vec::new());
+        for _ in 0..2 {
+            let mut client = world.h1().await;
+            let answer = client.ask("GET", "/inside", &host, &[], b"").await;
+            assert_eq!(answer.status, 200);
+            places.push(client);
+        }
+        let mut outside = world.h1().await;
+        let answer = outside
+            .ask("POST", "/outside", &host, &[], b"an order")
+            .await;
+        Verdict::refused(503, "SERVICE_UNAVAILABLE", "overload")
             .after(5)
             .check(&answer);
+        let mut outside = world.h2().await;
+        let answer = outside.ask(H2::get(&host, "/outside"), b"").await;
+        assert_eq!(answer.expect("an answer").head.status(), 503);
+        assert!(!app.text().contains("/outside"));
+        // A place that is given back is given again.
+        drop(places);
+        let again = || async {
+            let answer = world.get("/again").await;
+            (answer.status == 200).then_some(())
+        };
+        bridgehead_tests::wait::until(bridgehead_tests::wait::SOON, "a free place", again).await;
     }
-    assert!(!app.text().contains("/after"));
 }

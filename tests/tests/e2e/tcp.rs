@@ -81,6 +81,41 @@ async fn a_client_that_leaves_and_an_app_that_breaks_are_passed_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_of_a_tcp_app_that_restarts_is_held_until_it_is_back() {
+    let echo = |mut conn: Conn| async move {
+        while let Some(part) = conn.read_some().await {
+            conn.write(part).await;
+        }
+    };
+    let app = App::start(echo).await;
+    let port = free_port();
+    let world = setup()
+        .app(
+            "raw",
+            &format!("protocol = \"tcp\"\nport = {port}\nhold = \"10s\""),
+        )
+        .start()
+        .await;
+    let _agent = world
+        .join("a1", &[("raw", &format!("tcp://{}", app.addr()))])
+        .await;
+    let at = app.stop().await;
+    let mut client = H1::connect(SocketAddr::from(([127, 0, 0, 1], port))).await;
+    client.send("patience").await;
+    let held = || async {
+        let held = world
+            .metrics()
+            .await
+            .sum("retries_total", &[("app", "raw")]);
+        (held > 0.0).then_some(())
+    };
+    wait::until(wait::SOON, "the connection being held", held).await;
+    let _app = App::start_at(at, echo).await;
+    let back = wait::within(wait::SOON, "an echo", client.read_exact(8)).await;
+    assert_eq!(back.as_deref(), Some(&b"patience"[..]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tcp_app_without_an_agent_is_closed_and_told_in_the_metrics() {
     let port = free_port();
     let world = world(port).await;

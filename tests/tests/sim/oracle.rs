@@ -565,7 +565,7 @@ pub(crate) async fn left(programs: &Programs) -> Vec<String> {
         if live.in_flight() > 0 {
             left.push(format!("{} places on a tunnel", live.in_flight()));
         }
-        live.pool.reap(shared.clock.now(), true);
+        live.pool.close_tunnel(live.number);
     }
     sleep(SECOND).await;
     for (_, live) in shared.tunnels.snapshot().tunnels() {

@@ -61,7 +61,7 @@ impl Http1Exchange {
     /// its first byte to reach the app.
     pub fn begin(
         stream: TunnelStream,
-        head: &RequestHead,
+        head: RequestHead,
         request: u128,
         remaining: Duration,
     ) -> Self {
@@ -73,15 +73,18 @@ impl Http1Exchange {
             remaining,
             expect_read: (!Bug::LeftoverKept.bites()).then_some(view.taken),
         });
+        let sent_whole =
+            matches!(head.body, BodyLength::None | BodyLength::Exact(0)) && head.upgrade.is_none();
+        let (method, chunked) = (head.method.clone(), head.body == BodyLength::Streamed);
         let mut bytes = BytesMut::with_capacity(1024);
         write_head(&mut bytes, head);
         let head_len = bytes.len() as u64;
         Self {
             stream,
-            method: head.method.clone(),
+            method,
             pending: bytes.freeze(),
             behind: None,
-            chunked: head.body == BodyLength::Streamed,
+            chunked,
             reading: Reading::Head(HeadScan::response()),
             inbox: BytesMut::new(),
             informational: 0,
@@ -91,8 +94,7 @@ impl Http1Exchange {
             start,
             head_len,
             handed_over: 0,
-            sent_whole: matches!(head.body, BodyLength::None | BodyLength::Exact(0))
-                && head.upgrade.is_none(),
+            sent_whole,
         }
     }
 
@@ -402,8 +404,8 @@ impl Http1Exchange {
     }
 }
 
-fn write_head(out: &mut BytesMut, head: &RequestHead) {
-    let mut headers = head.headers.clone();
+fn write_head(out: &mut BytesMut, head: RequestHead) {
+    let mut headers = head.headers;
     match head.body {
         BodyLength::None | BodyLength::Tunnel => {}
         BodyLength::Exact(n) => {
@@ -436,8 +438,8 @@ fn write_head(out: &mut BytesMut, head: &RequestHead) {
             http::HeaderValue::from_static(connection),
         );
     }
-    if let Some(upgrade) = &head.upgrade {
-        headers.insert(header::UPGRADE, upgrade.clone());
+    if let Some(upgrade) = head.upgrade {
+        headers.insert(header::UPGRADE, upgrade);
     }
     debug_assert!(headers.contains_key(header::HOST));
     encode::request_head(out, &head.method, &head.target, &headers);

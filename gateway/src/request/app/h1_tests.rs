@@ -107,7 +107,7 @@ fn ask(stream: TunnelStream) -> Http1Exchange {
         te_trailers: false,
         expect_continue: false,
     };
-    Http1Exchange::begin(stream, &head, 1, Duration::from_secs(30))
+    Http1Exchange::begin(stream, head, 1, Duration::from_secs(30))
 }
 
 async fn event(exchange: &mut Http1Exchange) -> Result<AppEvent, AppFault> {

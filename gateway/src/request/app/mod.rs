@@ -17,8 +17,8 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use self::h1::Http1Exchange;
 use self::h2::Http2Exchange;
 use super::front::{BodyLength, BodyPart};
+use crate::tunnel::connection::AppConnection;
 use crate::tunnel::http2::Http2Connection;
-use crate::tunnel::pool::AppConnection;
 
 /// A request head as the app shall see it: end-to-end fields only, `host` set.
 #[derive(Clone, Debug)]
@@ -166,7 +166,7 @@ impl AppExchange {
     #[must_use]
     pub fn begin(
         connection: AppConnection,
-        head: &RequestHead,
+        head: RequestHead,
         request: u128,
         remaining: Duration,
     ) -> Self {
@@ -178,7 +178,7 @@ impl AppExchange {
             AppConnection::NewHttp2(stream) => Box::new(Http2Connection::over(stream)),
             AppConnection::Http2(connection) => connection,
         };
-        let exchange = Http2Exchange::begin(connection, head, request, remaining);
+        let exchange = Http2Exchange::begin(connection, &head, request, remaining);
         Self::Http2(Box::new(exchange))
     }
 

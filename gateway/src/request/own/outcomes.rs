@@ -25,7 +25,7 @@ const BY_KEY: &str = "by-key/";
 
 pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
     shared: &Shared,
-    mut exchange: Exchange<'_, B, A>,
+    exchange: &mut Exchange<'_, B, A>,
     normal: &Normal,
 ) {
     let host = normal.host.as_str();

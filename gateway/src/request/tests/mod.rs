@@ -14,5 +14,6 @@ mod own;
 mod resume;
 mod retry;
 mod truth;
+mod unavailable;
 mod upgrade;
 mod windows;
