@@ -2,6 +2,8 @@
 //!
 //! Deterministic: everything that happens is decided by the calls made on it.
 
+pub mod pure;
+
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};

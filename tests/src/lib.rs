@@ -12,6 +12,7 @@
 //! | [`client`] | raw HTTP/1; [`h2c`] HTTP/2; [`frames`] its frames as bytes; [`ws`] WebSocket |
 //! | [`metrics`] | the admin listener read as numbers |
 //! | [`world`] | gateway + agents + apps, wired |
+//! | [`peer`] | a scripted agent, frame by frame |
 //! | [`pki`] | certificates made for one test |
 //! | [`chaos`] | `bh-chaos`: a carrier that breaks when it is told to, frame by frame |
 //! | [`oracle`], [`load`] | the app that knows what it saw; `bh-load`, which holds answers against it |
@@ -33,6 +34,7 @@ pub mod h2c;
 pub mod load;
 pub mod metrics;
 pub mod oracle;
+pub mod peer;
 pub mod pki;
 pub mod process;
 pub mod relay;

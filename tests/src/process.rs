@@ -186,6 +186,19 @@ impl Process {
         kib * 1024
     }
 
+    /// Processor time used so far, from `/proc`; ticks of 10 ms.
+    pub fn processor(&self) -> Duration {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id()))
+            .expect("the child has a status");
+        // The name in parentheses may hold anything; user and system time are the 12th and 13th behind it.
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        let ticks = |at: usize| -> u64 {
+            let field = fields.split_whitespace().nth(at);
+            field.and_then(|n| n.parse().ok()).unwrap_or_default()
+        };
+        Duration::from_millis(10 * (ticks(11) + ticks(12)))
+    }
+
     /// Number of open file descriptors, from `/proc`.
     pub fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.id()))

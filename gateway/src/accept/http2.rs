@@ -132,7 +132,12 @@ impl<C: Corridor> StreamContext<C> {
     async fn serve(self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
         let (parts, recv) = request.into_parts();
         let bodiless = parts.method == Method::HEAD;
-        let out = Mutex::new(Out::new(respond, Arc::clone(&self.limits), bodiless));
+        let mut out = Out::new(respond, Arc::clone(&self.limits), bodiless);
+        // Asked for and given up in one breath: nobody is troubled, neither tunnel nor app.
+        if out.has_left() {
+            return;
+        }
+        let out = Mutex::new(out);
         let mut answer = Answer::new(&out);
         match head::read(parts, recv.is_end_stream(), &self.limits.head) {
             Ok(head) => {

@@ -62,6 +62,11 @@ fn bind_one(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     Ok(socket.into())
 }
 
+/// Unsent bytes that the kernel holds for one client. Without it a client that does not read makes the
+/// kernel keep megabytes for it (`tcp_wmem`), unseen by any limit of ours and by the write stall.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 128 * 1024;
+
 /// A connection that was accepted and has a place.
 #[derive(Debug)]
 pub struct Arrival {
@@ -183,9 +188,12 @@ pub(super) fn refuse(stream: &TcpStream) {
 }
 
 fn configure(stream: &TcpStream) {
+    let socket = SockRef::from(stream);
     let set = stream
         .set_nodelay(true)
-        .and_then(|()| SockRef::from(stream).set_tcp_keepalive(&KEEPALIVE));
+        .and_then(|()| socket.set_tcp_keepalive(&KEEPALIVE));
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let set = set.and_then(|()| socket.set_tcp_notsent_lowat(UNSENT));
     if let Err(error) = set {
         tracing::debug!(%error, "a new connection is already gone");
     }
@@ -231,6 +239,28 @@ mod tests {
             .map(|l| l.local_addr().expect("an address").port())
             .collect();
         assert!(ports[0] != 0 && ports.iter().all(|p| *p == ports[0]));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn the_kernel_keeps_little_for_a_client_that_does_not_read() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = on_runtime(bind(address, 1).expect("a listener").remove(0));
+        let address = listener.local_addr().expect("an address");
+        let client = TcpStream::connect(address).await.expect("a connection");
+        let (accepted, _) = listener.accept().await.expect("a connection");
+        configure(&accepted);
+        let socket = SockRef::from(&accepted);
+        assert_eq!(socket.tcp_notsent_lowat().expect("an option"), UNSENT);
+        // With small buffers on the way, what can be written is what the kernel keeps.
+        SockRef::from(&client)
+            .set_recv_buffer_size(4096)
+            .expect("an option");
+        let (mut taken, piece) = (0, vec![0; 64 * 1024]);
+        while let Ok(written) = accepted.try_write(&piece) {
+            taken += written;
+        }
+        assert!(taken < 8 * UNSENT as usize, "{taken} bytes");
     }
 
     #[tokio::test]

@@ -30,11 +30,26 @@ impl fmt::Display for ConfigError {
             f.write_str(": ")?;
         }
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", Printable(&self.path))?;
         }
-        f.write_str(&self.what)?;
+        write!(f, "{}", Printable(&self.what))?;
         if !self.mend.is_empty() {
-            write!(f, ", {}", self.mend)?;
+            write!(f, ", {}", Printable(&self.mend))?;
+        }
+        Ok(())
+    }
+}
+
+/// A quoted key of the file may hold a line end or an escape sequence; the message stays one line.
+struct Printable<'t>(&'t str);
+
+impl fmt::Display for Printable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.chars() {
+            match c.is_control() {
+                true => write!(f, "{}", c.escape_default())?,
+                false => fmt::Write::write_char(f, c)?,
+            }
         }
         Ok(())
     }
@@ -170,5 +185,11 @@ mod tests {
             error.to_string(),
             "gateway.toml:7: [[app]].hold: \"10\" has no unit, write 10s"
         );
+        let drawing = ConfigError {
+            path: "a\nb\u{1b}[2J".into(),
+            ..error
+        };
+        let text = drawing.to_string();
+        assert!(text.contains("a\\nb\\u{1b}[2J: "), "{text}");
     }
 }

@@ -81,6 +81,15 @@ impl Conn {
         self.owe(key);
     }
 
+    /// To be called before [`Conn::front`] is obeyed: after a sleep the app's copier may run before
+    /// anything else has looked at the clock, with a first byte in its hand.
+    pub fn look_at_clock(&mut self, now: Moment) {
+        if self.failed.is_none() {
+            self.saw(now);
+            self.notice_sleep(now);
+        }
+    }
+
     /// What stands at the front of the bytes for the app. After this side slept, no exchange begins
     /// until the gateway was heard again.
     #[must_use]
@@ -88,7 +97,11 @@ impl Conn {
         let Some(stream) = self.store.get(key) else {
             return Front::Closed { idle: false };
         };
-        if stream.reset || stream.ended.is_some() || stream.phase >= Phase::Concluding {
+        if stream.reset
+            || stream.starved
+            || stream.ended.is_some()
+            || stream.phase >= Phase::Concluding
+        {
             return Front::Closed {
                 idle: stream.was_idle,
             };
@@ -152,6 +165,8 @@ impl Conn {
         let cause = if stream.reset {
             stream.out.forget();
             FinalCause::Reset
+        } else if stream.starved {
+            FinalCause::Starved
         } else {
             cause
         };

@@ -521,6 +521,17 @@ fn an_agent_that_slept_begins_nothing_before_its_gateway_was_heard_again() {
 }
 
 #[test]
+fn a_copier_that_runs_first_after_a_sleep_begins_nothing() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, None, b"POST");
+    pair.settle().unwrap();
+    sleep(&mut pair, Duration::from_secs(3));
+    pair.agent.look_at_clock(pair.now);
+    assert_eq!(pair.agent.front(app), Front::Empty);
+}
+
+#[test]
 fn what_was_given_up_while_the_agent_slept_is_never_begun() {
     let mut pair = pair();
     let (fenced, app) = opened(&mut pair);

@@ -39,6 +39,7 @@ fn gather(last: &mut Bytes, more: &[u8]) -> bool {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct SendHalf {
     /// Emitted but not known to be consumed; kept for a resume.
     retained: VecDeque<Bytes>,
@@ -62,6 +63,7 @@ pub(super) struct SendHalf {
 
 /// Where an exchange begins, and when its time is over.
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 struct Mark {
     at: u64,
     begin: Begin,
@@ -282,6 +284,11 @@ impl SendHalf {
         self.end
     }
 
+    /// Bytes in memory: `base..end`.
+    pub(super) fn held(&self) -> u64 {
+        if self.shut { 0 } else { self.end - self.base }
+    }
+
     pub(super) fn consumed(&self) -> u64 {
         self.consumed
     }
@@ -319,12 +326,14 @@ impl SendHalf {
 }
 
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) enum Item {
     Data(Bytes),
     Begin(Begin, Moment),
 }
 
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct RecvHalf {
     queue: VecDeque<Item>,
     received: u64,

@@ -39,6 +39,8 @@ pub struct View {
     pub closing: bool,
     /// The carrier is gone and the next one has not taken over; windows rest.
     pub suspended: bool,
+    /// Given up by the core: it held memory without progress while others needed it.
+    pub starved: bool,
 }
 
 impl Conn {
@@ -58,8 +60,9 @@ impl Conn {
         if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
             return Err(OpenError::Full);
         }
-        open.credit = self.settings.initial_window;
-        let (window, credit) = (self.settings.initial_window, self.peer.initial_credit);
+        let window = self.fresh_window();
+        open.credit = window;
+        let credit = self.peer.initial_credit;
         let deadline = now + open.remaining;
         let key = self.store.insert(|key| {
             Stream::new(
@@ -165,6 +168,7 @@ impl Conn {
             counted: s.counted,
             closing: self.takes_no_streams() && !Bug::GoAwayIgnored.bites(),
             suspended: self.is_suspended(),
+            starved: s.starved,
         })
     }
 }

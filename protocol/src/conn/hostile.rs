@@ -29,6 +29,7 @@ const SETTINGS: Settings = Settings {
     credit_delay: Duration::from_millis(20),
     max_streams: 4,
     linger: Duration::from_secs(60),
+    held_limit: 24 * 1024,
     resume_window: Duration::from_secs(20),
 };
 

@@ -15,6 +15,7 @@ const SLEEP: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Lateness {
     due: Moment,
     /// The probe whose answer is waited for.

@@ -11,6 +11,7 @@ use crate::time::Moment;
 const OWN_LATENESS: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Liveness {
     ping_after: Duration,
     dead_after: Duration,

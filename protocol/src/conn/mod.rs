@@ -12,6 +12,8 @@
 //! * an error is terminal for the tunnel and never touches another tunnel.
 
 mod agent;
+mod budget;
+mod counts;
 #[cfg(test)]
 mod edges;
 mod emit;
@@ -46,6 +48,7 @@ use crate::time::Moment;
 use crate::wire::{AppOffer, Frame, GoAwayReason, Limits, PeerLimits, StreamId, decode};
 
 pub use agent::Front;
+pub use counts::StreamCounts;
 pub use emit::Outbox;
 pub use error::{ConnError, OpenError};
 pub use event::{Counted, Ended, Event, Wake};
@@ -54,6 +57,7 @@ pub use gateway::View;
 pub use settings::{Settings, Side};
 pub use store::StreamKey;
 
+use budget::Budget;
 use flow::Due;
 use lateness::Lateness;
 use liveness::{Liveness, Pulse};
@@ -64,25 +68,6 @@ use stream::Phase;
 
 /// Ids from here on are left unused: the tunnel is replaced before they run out.
 const ID_CEILING: u32 = (1 << 31) - (1 << 16);
-
-/// Streams of a tunnel that have not ended, by state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamCounts {
-    /// Asked for; the app's connection does not stand yet.
-    pub opening: usize,
-    /// The app's connection stands.
-    pub open: usize,
-    /// Given up or over; only the terminal is missing.
-    pub closing: usize,
-}
-
-impl StreamCounts {
-    /// All of them.
-    #[must_use]
-    pub const fn total(&self) -> usize {
-        self.opening + self.open + self.closing
-    }
-}
 
 /// This side takes nothing new.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +81,7 @@ struct Leaving {
 
 /// One tunnel's state machine, either side.
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub struct Conn {
     side: Side,
     settings: Settings,
@@ -104,6 +90,7 @@ pub struct Conn {
     sched: Sched,
     liveness: Liveness,
     lateness: Lateness,
+    budget: Budget,
     events: VecDeque<Event>,
     news: VecDeque<StreamKey>,
     untold: VecDeque<StreamKey>,
@@ -142,6 +129,7 @@ impl Conn {
             sched: Sched::default(),
             liveness: Liveness::new(settings.ping_after, settings.dead_after, now),
             lateness: Lateness::new(now),
+            budget: Budget::new(now),
             events: VecDeque::new(),
             news: VecDeque::new(),
             untold: VecDeque::new(),
@@ -205,6 +193,7 @@ impl Conn {
         if self.untold_due.is_some_and(|due| due <= now) {
             self.tell_untold(now);
         }
+        self.look_at_budget(now);
         if self.carriage.lapses().is_some_and(|at| at <= now) {
             return Err(self.fail(ConnError::Lapsed));
         }
@@ -237,6 +226,9 @@ impl Conn {
         };
         if self.side == Side::Agent {
             due = due.min(self.lateness.due());
+        }
+        if let Some(look) = self.budget_due() {
+            due = due.min(look);
         }
         self.untold_due.map_or(due, |untold| untold.min(due))
     }
@@ -292,8 +284,13 @@ impl Conn {
                 deadline: Duration::ZERO,
             });
         }
+        if self.wants_carrier() {
+            // Nobody is there to say goodbye to.
+            self.sched = Sched::default();
+        }
         self.carriage = Carriage::Up;
         self.failed = Some(error.clone());
+        self.sched.close();
         for key in self.store.keys() {
             self.end_lost(key);
         }
@@ -362,30 +359,6 @@ impl Conn {
     #[must_use]
     pub fn wants_timer(&self) -> bool {
         self.untold.len() == 1
-    }
-
-    /// Streams by how far they are: asked for, open, and on their way to the end.
-    #[must_use]
-    pub fn stream_counts(&self) -> StreamCounts {
-        let mut counts = StreamCounts::default();
-        for stream in self.store.iter() {
-            match stream.phase {
-                Phase::Queued | Phase::Opening if !stream.released => counts.opening += 1,
-                Phase::Open if !stream.released && !stream.reset => counts.open += 1,
-                Phase::Queued | Phase::Opening | Phase::Open | Phase::Concluding => {
-                    counts.closing += 1
-                }
-                Phase::Ended => {}
-            }
-        }
-        counts
-    }
-
-    /// Streams that have not ended, and at the agent those whose terminal is not acknowledged: as
-    /// long as there is one, closing the carrier may lose something.
-    #[must_use]
-    pub fn live_streams(&self) -> usize {
-        self.store.iter().filter(|s| s.speaks()).count()
     }
 
     /// What was opened after GOAWAY was said is refused, so a later GOAWAY must not count it.
@@ -523,7 +496,9 @@ impl Conn {
 
     fn tell(&mut self, now: Moment, key: StreamKey, due: Due) {
         let rtt = self.liveness.rtt().unwrap_or_default();
-        let max = if self.is_long_path() {
+        let max = if self.budget.is_tight() {
+            0
+        } else if self.is_long_path() {
             self.settings.long_window
         } else {
             self.settings.max_window
@@ -544,24 +519,6 @@ impl Conn {
                 stream.in_untold = false;
             }
             self.tell(now, key, Due::Any);
-        }
-    }
-
-    /// Panics in debug builds if the state contradicts itself. For tests.
-    pub fn check_invariants(&self) {
-        for stream in self.store.iter() {
-            stream.out.check();
-            stream.inn.check();
-            debug_assert_eq!(
-                stream.phase == Phase::Ended,
-                stream.ended.is_some(),
-                "{stream:?}"
-            );
-            debug_assert!(
-                stream.id.is_some()
-                    || stream.phase <= Phase::Queued
-                    || stream.phase == Phase::Ended
-            );
         }
     }
 }

@@ -323,6 +323,12 @@ impl Conn {
         if !stream.reset && read != stream.inn.received() {
             return Err("final overtook data");
         }
+        // This side's own reset for want of memory: the agent cannot know why.
+        let cause = if stream.starved {
+            FinalCause::Starved
+        } else {
+            cause
+        };
         self.end(
             key,
             Ended::Final {

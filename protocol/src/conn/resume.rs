@@ -39,6 +39,7 @@ type Breach = &'static str;
 
 /// Whether there is a carrier, and who has stated its offsets over it.
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) enum Carriage {
     Up,
     /// No carrier; the tunnel ends at `lapses`.
@@ -63,6 +64,7 @@ impl Carriage {
 
 /// What the peer has stated so far.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Statement {
     highest: Option<u32>,
     offsets: BTreeMap<StreamId, u64>,
@@ -282,6 +284,7 @@ impl Conn {
         }
         self.peer_saw = self.peer_saw.max(highest);
         self.repeat_of_tunnel();
+        self.restart_budget();
         self.events.push_back(Event::Resumed { resent });
         self.wake_everyone();
     }

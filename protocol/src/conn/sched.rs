@@ -21,12 +21,14 @@ const SLACK: usize = 64;
 /// An echo goes out behind all stream control that stood when the ping came: an agent that slept
 /// takes it as the word that nothing older is under way.
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 struct Pong {
     bytes: [u8; 8],
     behind: usize,
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Sched {
     /// Offsets, before anything else on a new carrier.
     statement: Option<Frame>,
@@ -80,6 +82,16 @@ impl Sched {
         self.pong = None;
         self.ping = None;
         self.done.clear();
+    }
+
+    /// The tunnel is over: of all that waited only the goodbye goes out.
+    pub(super) fn close(&mut self) {
+        let (statement, goaway) = (self.statement.take(), self.goaway.take());
+        *self = Self {
+            statement,
+            goaway,
+            ..Self::default()
+        };
     }
 
     /// The first word on a new carrier.

@@ -34,6 +34,9 @@ pub struct Settings {
     /// How long an advance of consumption may stay untold. Short, because the first-frame window
     /// counts from the moment the app took the request.
     pub credit_delay: Duration,
+    /// Bytes this side may hold for all streams of the tunnel before those without progress are given
+    /// up. A thousand fresh windows.
+    pub held_limit: u64,
     /// Streams that may live at once.
     pub max_streams: u32,
     /// How long a fenced, fully written exchange is kept for its late answer.
@@ -54,6 +57,7 @@ impl Default for Settings {
             ping_after: Duration::from_secs(2),
             dead_after: Duration::from_secs(6),
             credit_delay: Duration::from_millis(20),
+            held_limit: 256 * 1024 * 1024,
             max_streams: 10_000,
             linger: Duration::from_secs(60),
             resume_window: Duration::ZERO,

@@ -24,6 +24,7 @@ impl StreamKey {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Store {
     slots: Slab<Stream>,
     by_id: BTreeMap<StreamId, StreamKey>,

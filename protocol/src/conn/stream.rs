@@ -13,6 +13,7 @@
 use crate::time::Moment;
 use crate::wire::{FinalCause, Open, RefusedReason, ResetCode, StreamId};
 
+use super::budget::Progress;
 use super::event::{Counted, Ended, Wake};
 use super::flow::{RecvHalf, SendHalf};
 use super::store::StreamKey;
@@ -28,6 +29,7 @@ pub(super) enum Phase {
 
 /// Control frames a stream owes, emitted in the order of the fields.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Pending {
     pub(super) open: bool,
     pub(super) opened: bool,
@@ -41,6 +43,7 @@ pub(super) struct Pending {
 
 /// Frames that are a breach when they come twice, except once after each resume.
 #[derive(Debug, Default)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Repeats {
     pub(super) opened: bool,
     pub(super) count: bool,
@@ -48,6 +51,7 @@ pub(super) struct Repeats {
 }
 
 #[derive(Debug)]
+#[cfg_attr(feature = "test-util", derive(Clone))]
 pub(super) struct Stream {
     pub(super) key: StreamKey,
     /// Given at the emission of OPEN.
@@ -84,6 +88,9 @@ pub(super) struct Stream {
     /// Agent: the terminal was emitted and not acknowledged; it is told again after a resume, with
     /// the bytes before it.
     pub(super) kept: bool,
+    /// Given up because it held memory without progress.
+    pub(super) starved: bool,
+    pub(super) progress: Progress,
     /// What the peer may say a second time after a resume.
     pub(super) repeats: Repeats,
     /// The user dropped its handle; the slot goes when the stream has ended.
@@ -121,6 +128,8 @@ impl Stream {
             counted: None,
             ended: None,
             kept: false,
+            starved: false,
+            progress: Progress::default(),
             repeats: Repeats::default(),
             released: false,
             news: Wake::NONE,

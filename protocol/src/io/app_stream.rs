@@ -135,6 +135,7 @@ impl AppStream {
     ) -> Poll<io::Result<Outgoing>> {
         let now = self.shared.now();
         let mut state = self.shared.lock();
+        state.conn.look_at_clock(now);
         let bytes = match state.conn.front(self.key) {
             Front::Bytes(bytes) => bytes,
             Front::Begin { begin, deadline } => {

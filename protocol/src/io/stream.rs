@@ -130,6 +130,7 @@ const GONE: View = View {
     counted: None,
     closing: true,
     suspended: false,
+    starved: false,
 };
 
 impl TunnelStream {

@@ -13,7 +13,7 @@ use crate::case::{Case, Expect, Seen, bytes};
 use crate::h2_cases::{Fields, H2Case};
 use crate::origins::{self, Origin};
 use crate::setup::skip;
-use crate::{h1_framing, h1_heads, h1_valid, h2_cases};
+use crate::{ALONE, h1_framing, h1_heads, h1_valid, h2_cases};
 
 /// Why a case failed.
 type Fault = String;
@@ -418,6 +418,7 @@ fn report(origin: &Origin, front: &str, name: &str, rule: &str, fault: &str) -> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_is_smuggled_past_any_origin() {
+    let _alone = ALONE.lock().await;
     let begun = std::time::Instant::now();
     let (origins, missing) = origins::all().await;
     for missing in &missing {

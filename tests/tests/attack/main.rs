@@ -3,7 +3,10 @@
 //! Every case goes through the real programs. What an origin cannot be set up for is skipped loudly;
 //! with `CI` set it is a failure.
 
+mod agents;
+mod attackers;
 mod case;
+mod floods;
 mod grid;
 mod h1_framing;
 mod h1_heads;
@@ -15,3 +18,6 @@ mod rfc;
 #[allow(dead_code, unused_imports, unused_macros)]
 #[path = "../real/setup.rs"]
 mod setup;
+
+/// What measures or keeps the machine busy holds this: one after another, whatever the test runner does.
+static ALONE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());

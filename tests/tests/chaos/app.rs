@@ -7,10 +7,11 @@ use bridgehead_tests::oracle::Port;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::setup;
 
-use crate::stage::{Account, Stage, deep};
+use crate::stage::{Account, MACHINE, Stage, deep};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_app_that_breaks_is_told_of_truthfully() {
+    let _machine = MACHINE.read().await;
     let quick =
         setup().defaults("hold = \"0s\"\nfirst_frame_window = \"1s\"\nstall_window = \"1s\"");
     let stage = Stage::start(quick).await;
@@ -61,6 +62,7 @@ async fn an_app_that_breaks_is_told_of_truthfully() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_app_that_does_not_listen_is_waited_for_or_told_not_delivered() {
+    let _machine = MACHINE.read().await;
     let stage = Stage::start(setup().defaults("hold = \"1s\"")).await;
     let mut account = Account::default();
     for trial in 0..deep(6, 40) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bridgehead_tests::chaos::FaultKind;
 
-use crate::stage::{Account, Stage, Tunnels, deep, draw};
+use crate::stage::{Account, MACHINE, Stage, Tunnels, deep, draw};
 
 /// A rule for one trial; every kind of moment and of end comes up.
 fn rule(seed: u64) -> String {
@@ -60,6 +60,7 @@ async fn trials(lane: u64, count: u64, tunnels: Tunnels) -> (Account, Vec<(Fault
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_that_ends_anywhere_makes_nobody_lie_and_fails_nothing_if_resumed() {
+    let _machine = MACHINE.read().await;
     const LANES: u64 = 6;
     let each = deep(19, 190);
     let kind = |lane| {

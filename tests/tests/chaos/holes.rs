@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bridgehead_tests::chaos::FaultKind;
 
-use crate::stage::{Account, Stage, deep, patient};
+use crate::stage::{Account, MACHINE, Stage, deep, patient};
 
 /// One hole of `span` in the middle of some requests.
 async fn hole(way: &'static str, span: Duration) -> Account {
@@ -38,6 +38,7 @@ async fn hole(way: &'static str, span: Duration) -> Account {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_black_hole_fails_nothing_whether_it_is_noticed_or_not() {
+    let _machine = MACHINE.read().await;
     let spans = deep(2, 6);
     let mut lanes = Vec::new();
     for way in ["to-agent", "to-gateway", ""] {

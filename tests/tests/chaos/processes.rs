@@ -6,10 +6,11 @@ use std::time::Duration;
 use bridgehead_tests::load::run;
 use bridgehead_tests::wait;
 
-use crate::stage::{Account, Stage, Tunnels, deep, draw, patient};
+use crate::stage::{Account, MACHINE, Stage, Tunnels, deep, draw, patient};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_agent_makes_nobody_lie() {
+    let _machine = MACHINE.read().await;
     let mut account = Account::default();
     let mut stage = Stage::start(patient()).await;
     let mut loads = Vec::new();
@@ -34,6 +35,7 @@ async fn a_killed_agent_makes_nobody_lie() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_frozen_agent_makes_nobody_lie_and_fails_nothing_if_resumed() {
+    let _machine = MACHINE.read().await;
     // Up to the moment at which it is given up, and well beyond: what it does when it wakes is the point.
     // A resumed tunnel goes on where it was, since it is not given up before it wakes.
     let spans = [
@@ -77,6 +79,7 @@ async fn a_frozen_agent_makes_nobody_lie_and_fails_nothing_if_resumed() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_killed_gateway_doubles_nothing() {
+    let _machine = MACHINE.read().await;
     let mut account = Account::default();
     let mut stage = Stage::start(patient()).await;
     for trial in 0..deep(8, 60) {

@@ -12,7 +12,7 @@ use bridgehead_tests::load::{Mix, Plan, Report};
 use bridgehead_tests::process::Process;
 use bridgehead_tests::{binaries, wait};
 
-use crate::stage::{Account, Stage, deep, patient};
+use crate::stage::{Account, MACHINE, Stage, deep, patient};
 
 /// Requests a second, and how long.
 fn drill(stage: &Stage, seed: u64) -> Plan {
@@ -53,6 +53,7 @@ fn nothing_failed(what: &str, report: &Report) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_cut_every_second_under_load_fails_nothing() {
+    let _machine = MACHINE.write().await;
     let stage = Stage::start(patient()).await;
     stage.script("every 1s: cut");
     let report = stage.settle(stage.run(&drill(&stage, 1)).await);
@@ -63,6 +64,7 @@ async fn a_carrier_cut_every_second_under_load_fails_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_reset_at_random_frames_under_load_fails_nothing() {
+    let _machine = MACHINE.write().await;
     let stage = Stage::start(patient()).await;
     stage.script("with 0.1% per frame: reset\nalways: delay 3ms jitter 3ms");
     let report = stage.settle(stage.run(&drill(&stage, 2)).await);
@@ -75,6 +77,7 @@ async fn a_carrier_reset_at_random_frames_under_load_fails_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_black_hole_is_noticed_and_left_behind_without_a_failure() {
+    let _machine = MACHINE.write().await;
     let mut lanes = Vec::new();
     for way in ["to-agent", "to-gateway", ""] {
         lanes.push(tokio::spawn(async move {
@@ -107,6 +110,7 @@ async fn a_black_hole_is_noticed_and_left_behind_without_a_failure() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_carrier_that_is_killed_and_started_again_fails_nothing() {
+    let _machine = MACHINE.write().await;
     let stage = Stage::start(patient()).await;
     let tunnel = stage.world.places.tunnel.to_string();
     let start = |listen: &str| {

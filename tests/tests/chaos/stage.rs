@@ -16,6 +16,10 @@ use bridgehead_tests::oracle::content::Action;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Agent, Setup, World, setup};
 
+/// The machine. Trials share it; a drill, whose rate has to be carried, has it for itself. Taken once by a
+/// test, never by what the test starts.
+pub(crate) static MACHINE: tokio::sync::RwLock<()> = tokio::sync::RwLock::const_new(());
+
 /// More of everything with `BH_DEEP=1`.
 pub(crate) fn deep(short: u64, long: u64) -> u64 {
     if std::env::var("BH_DEEP").is_ok_and(|v| v == "1") {
@@ -32,9 +36,11 @@ pub(crate) fn draw(seed: u64, below: u64) -> u64 {
     ((n ^ (n >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB) >> 33) % below
 }
 
-/// Windows short enough for a test; what is down for a moment is waited for.
+/// What is down for a moment is waited for, and so many may wait that no limit of an app decides a drill.
 pub(crate) fn patient() -> Setup {
-    setup().defaults("hold = \"5s\"\nfirst_frame_window = \"20s\"\nstall_window = \"15s\"")
+    setup().defaults(
+        "hold = \"5s\"\nfirst_frame_window = \"20s\"\nstall_window = \"15s\"\nin_flight = 5000\nqueue = 5000",
+    )
 }
 
 /// Whether a tunnel outlives its connection.

@@ -25,6 +25,8 @@ pub(crate) struct Told {
     pub(crate) body: Vec<u8>,
     /// Of an answer made by the gateway.
     pub(crate) verdict: Option<Verdict>,
+    /// The gateway made it, whatever became of it.
+    pub(crate) own: bool,
     /// Heads that were final; more than one would be two outcomes.
     pub(crate) heads: usize,
     /// A reset stream that said it was never processed (HTTP/2).
@@ -262,6 +264,7 @@ impl Answer<'_> {
                 key.eq_ignore_ascii_case(name).then(|| value.trim())
             })
         };
+        told.own = field("bridgehead-delivery").is_some();
         if status == 101 {
             self.body(told, self.echoed).await?;
         } else if let Some(length) = field("content-length") {
@@ -350,6 +353,7 @@ async fn http2_answer(response: h2::client::ResponseFuture, told: &mut Told) {
     told.status = response.status().as_u16();
     told.heads += 1;
     let headers: HeaderMap = response.headers().clone();
+    told.own = headers.contains_key("bridgehead-delivery");
     let mut body = response.into_body();
     while let Some(piece) = body.data().await {
         let Ok(piece) = piece else { return };

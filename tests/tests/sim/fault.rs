@@ -213,6 +213,11 @@ impl Fault {
         )
     }
 
+    /// What waits in the gateway's queue for the carrier dies with it.
+    pub(crate) fn loses_the_carrier(self) -> bool {
+        self.cuts_the_carrier() || self == Self::TokenRevoked
+    }
+
     /// The client may end without an answer.
     pub(crate) fn takes_the_client(self) -> bool {
         matches!(

@@ -18,6 +18,7 @@ mod journal;
 mod net;
 mod oracle;
 mod programs;
+mod pure;
 mod run;
 mod shape;
 

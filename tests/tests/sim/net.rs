@@ -328,6 +328,12 @@ impl World {
         }
     }
 
+    /// True while a process that is not dead stands still; the app may do so for ever.
+    pub(crate) fn is_somebody_held(&self) -> bool {
+        let held = |p: &Process| p.held && !p.dead && p.party != Party::App;
+        self.processes.iter().any(held)
+    }
+
     /// An app that stands still is killed; one that runs goes on.
     pub(crate) fn end_the_app(&mut self) {
         if self

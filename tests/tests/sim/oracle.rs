@@ -308,14 +308,9 @@ impl<'a> Case<'a> {
             .iter()
             .flat_map(|until| allowed(self.shape, entries, mark, *until))
             .collect();
-        let lost = told
-            .verdict
-            .as_ref()
-            .is_some_and(|v| v.reason == "tunnel_lost");
-        let begun = view(entries, mark, told_at)
-            .values()
-            .any(|s| s.begun.is_some());
-        if delivery == Delivery::Unknown && lost && !begun {
+        let proven = may.iter().all(|may| *may == Delivery::NotDelivered);
+        let cut = self.struck(Fault::loses_the_carrier);
+        if delivery == Delivery::Unknown && cut && proven {
             // "Given to a carrier" begins with the carrier's queue, whose content dies with it.
             findings.queued = true;
         } else if !may.contains(&delivery) {
@@ -392,8 +387,8 @@ impl<'a> Case<'a> {
             return;
         }
         // A connection that is idle, as far as the gateway can see, may end with a drain.
-        let never_read =
-            self.saw == 0 && self.outcome.recorded.len() <= usize::from(self.shape.reused);
+        let others = usize::from(self.shape.reused) + usize::from(self.shape.queued);
+        let never_read = self.saw == 0 && self.outcome.recorded.len() <= others;
         if told.status == 0 && self.struck(|f| f == Fault::GatewayDrain) && never_read {
             return;
         }
@@ -471,7 +466,7 @@ impl<'a> Case<'a> {
             }
         }
         let told = &self.outcome.exchange.told;
-        if told.verdict.is_some() || told.status == 0 {
+        if told.own || told.status == 0 {
             return;
         }
         let said = match self.shape.is_pipe() {
@@ -535,9 +530,12 @@ pub(crate) fn recorded(programs: &Programs) -> Vec<String> {
     all
 }
 
-/// True while a tunnel waits for its next carrier, or finishes what it has.
+/// True while a process stands still, a tunnel waits for its next carrier, or finishes what it has.
 pub(crate) fn unsettled(programs: &Programs) -> bool {
-    let Some(gateway) = programs.gateway() else {
+    let waits = programs
+        .net
+        .with(|world| world.is_somebody_held() || world.ends_of(Class::App, 0) > 0);
+    let Some(gateway) = programs.gateway().filter(|_| !waits) else {
         return true;
     };
     let tunnels = gateway.shared().tunnels.snapshot();

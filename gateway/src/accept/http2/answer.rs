@@ -181,6 +181,13 @@ impl Out {
         }
     }
 
+    /// The client (or `h2`, for a broken rule) has already reset the stream.
+    pub(super) fn has_left(&mut self) -> bool {
+        // Only a look: whoever waits for this asks again with a waker of its own.
+        self.poll_left(&mut Context::from_waker(Waker::noop()))
+            .is_ready()
+    }
+
     pub(super) fn send_continue(&mut self) {
         self.informational(StatusCode::CONTINUE, &HeaderMap::new());
     }

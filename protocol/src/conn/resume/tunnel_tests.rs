@@ -60,6 +60,18 @@ fn a_tunnel_ends_when_no_carrier_comes_within_its_window() {
 }
 
 #[test]
+fn a_tunnel_that_ended_without_a_carrier_says_nothing_more() {
+    let mut pair = pair();
+    pair.gateway.drain(GoAwayReason::Draining, SECOND);
+    pair.cut();
+    pair.agent.announce(Vec::new());
+    pair.gateway.lose();
+    pair.agent.lose();
+    assert!(!pair.gateway.wants_transmit() && !pair.agent.wants_transmit());
+    assert_eq!(pair.emit_gateway() + pair.emit_agent(), 0);
+}
+
+#[test]
 fn the_window_counts_from_the_first_cut_until_a_resume_is_complete() {
     let mut pair = pair();
     let start = pair.now;
