@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
+use super::admission::overload;
 use super::app::Offsets;
 use super::apps::AppState;
 use super::front::ClientInfo;
@@ -31,6 +32,14 @@ const OPENED_SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
+
+/// Why bytes do not go on.
+enum CutShort {
+    /// One side broke.
+    Broken,
+    /// The gateway is short of memory.
+    GivenUp,
+}
 
 impl Exchanges {
     /// Serves one connection to the end. Dropping the future closes it abruptly.
@@ -55,6 +64,10 @@ impl Exchanges {
             let limits = &route.settings.admission;
             state.gate.enter_long_lived(now, limits, info.peer.ip())
         });
+        if shared.pressure.is_full() {
+            guard.turned_away(&overload());
+            return abrupt(&client);
+        }
         let way = Way::of(shared, route.as_deref(), &state);
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
@@ -76,7 +89,15 @@ impl Exchanges {
             }
         };
         let resumes = place.tunnel.resumes();
-        let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        let load = shared.loads.begin();
+        load.stream(stream.control());
+        let copied = tokio::select! {
+            biased;
+            () = poll_fn(|cx| load.poll_given_up(cx)) => Err(CutShort::GivenUp),
+            copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY) => {
+                copied.map_err(|_| CutShort::Broken)
+            }
+        };
         guard.resumed(place.tunnel.resumes().wrapping_sub(resumes));
         // Given up first: what may be said rests on what was emitted until then.
         let emitted = copied
@@ -90,7 +111,7 @@ impl Exchanges {
         guard.bytes_out(view.taken);
         match copied {
             Ok(_) => guard.answered(),
-            Err(_) => {
+            Err(why) => {
                 abrupt(&client);
                 let offsets = Offsets {
                     start: 0,
@@ -102,7 +123,10 @@ impl Exchanges {
                 let judgement =
                     evidence::judgement(&view, offsets, emitted.unwrap_or(view.emitted));
                 guard.judged(judgement);
-                if let Some(ended) = view.ended {
+                if let CutShort::GivenUp = why {
+                    let code = Code::ServiceUnavailable;
+                    guard.aborted(&Failure::judged(code, Reason::Overload, judgement));
+                } else if let Some(ended) = view.ended {
                     let lost = ended == Ended::Lost;
                     let reason = if lost {
                         Reason::TunnelLost
