@@ -16,6 +16,7 @@
 //! | [`pki`] | certificates made for one test |
 //! | [`chaos`] | `bh-chaos`: a carrier that breaks when it is told to, frame by frame |
 //! | [`oracle`], [`load`] | the app that knows what it saw; `bh-load`, which holds answers against it |
+//! | [`drill`] | a gateway under more load than its app can serve, measured |
 //! | [`relay`] | a TCP relay that can be cut, between an agent and its gateway |
 //! | [`fuzz`] | targets for what reads bytes of strangers, and an engine on stable |
 //! | [`wait`] | the only place that waits for time |
@@ -26,6 +27,7 @@ pub mod app;
 pub mod binaries;
 pub mod chaos;
 pub mod client;
+pub mod drill;
 pub mod frames;
 pub mod fuzz;
 pub mod h2c;

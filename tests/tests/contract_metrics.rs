@@ -105,7 +105,11 @@ const VALUES: &[(&str, &str, &[&str])] = &[
             "timed_out",
         ],
     ),
-    ("bridgehead_memory_bytes", "kind", &["budget", "resident"]),
+    (
+        "bridgehead_memory_bytes",
+        "kind",
+        &["budget", "resident", "streams"],
+    ),
     (
         "bridgehead_ledger_entries",
         "state",

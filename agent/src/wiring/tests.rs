@@ -27,6 +27,8 @@ use crate::app::table::AppSpec;
 use crate::carrier::address::{GatewayAddress, Plain};
 use crate::config::TokenSource;
 
+mod resume;
+
 /// Longest wait for what must happen; never waited out by a test that passes.
 const SOON: Duration = Duration::from_secs(20);
 

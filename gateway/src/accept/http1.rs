@@ -30,6 +30,7 @@ use self::body::Body;
 use self::core::{Core, Ending};
 use super::{Corridor, Limits, Refusal, Transport};
 use crate::h1::{HeadScan, head};
+use crate::pressure::TIGHT_IDLE;
 use crate::request::front::{ClientInfo, ClientProtocol, RawHead};
 use crate::shutdown::Signal;
 
@@ -92,7 +93,7 @@ pub async fn serve<IO: Transport, C: Corridor>(
 async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> Next {
     let limits = Arc::clone(&core.limits);
     let mut idle_end = Instant::now() + limits.keep_alive;
-    let mut draining = false;
+    let (mut draining, mut tight) = (false, false);
     let head_end = |first: Instant| first + limits.head_time;
     let mut scan = HeadScan::request();
     let mut began = (!core.input.is_empty()).then(Instant::now);
@@ -119,6 +120,10 @@ async fn next_head<IO: Transport>(core: &mut Core<IO>, signal: &mut Signal) -> N
             () = signal.draining(), if began.is_none() && !draining => {
                 draining = true;
                 idle_end = idle_end.min(Instant::now() + limits.drain_patience);
+            }
+            () = limits.pressure.tight(), if began.is_none() && !tight => {
+                tight = true;
+                idle_end = idle_end.min(Instant::now() + TIGHT_IDLE);
             }
             read = read => match read {
                 Ok(0) | Err(_) => return Next::Close,

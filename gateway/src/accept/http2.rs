@@ -30,6 +30,7 @@ use self::answer::{Answer, Out};
 use self::body::Body;
 use self::head::Unfit;
 use super::{Corridor, Limits};
+use crate::pressure::TIGHT_IDLE;
 use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
@@ -61,14 +62,20 @@ pub async fn serve<IO, C>(
     let mut streams = JoinSet::new();
     let mut ending = false;
     let mut idle_end = Instant::now() + limits.keep_alive;
+    let mut tight = false;
     loop {
         tokio::select! { biased;
             () = signal.draining(), if !ending => {
                 ending = true;
                 connection.graceful_shutdown();
             }
+            () = limits.pressure.tight(), if streams.is_empty() && !tight => {
+                tight = true;
+                idle_end = idle_end.min(Instant::now() + TIGHT_IDLE);
+            }
             () = pulse.stopped() => break,
             Some(_) = streams.join_next() => {
+                tight = false;
                 idle_end = Instant::now() + limits.keep_alive;
             }
             accepted = next_stream(&mut connection) => match accepted {

@@ -1,9 +1,11 @@
 //! Every bound on a client's connection, with its default.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::config;
 use crate::h1::HeadLimits;
+use crate::pressure::Pressure;
 
 /// Bounds on clients. A value that a client reaches is answered or ends the connection; none is
 /// silently stretched.
@@ -45,12 +47,14 @@ pub struct Limits {
     pub send_buffer: usize,
     /// HTTP/2: streams that the client reset before we even looked at them (rapid reset).
     pub pending_resets: usize,
+    /// How short memory is: idle connections then end sooner, and none is kept.
+    pub pressure: Arc<Pressure>,
 }
 
 impl Limits {
     /// The configured bounds; what is not configurable stays at its default.
     #[must_use]
-    pub fn configured(limits: &config::Limits) -> Self {
+    pub fn configured(limits: &config::Limits, pressure: &Arc<Pressure>) -> Self {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         Self {
             head: HeadLimits {
@@ -72,6 +76,7 @@ impl Limits {
             connection_window: limits.h2_connection_window,
             send_buffer: size(limits.h2_send_buffer),
             pending_resets: limits.h2_pending_resets,
+            pressure: Arc::clone(pressure),
             ..Self::default()
         }
     }
@@ -98,6 +103,7 @@ impl Default for Limits {
             connection_window: 1024 * 1024,
             send_buffer: 128 * 1024,
             pending_resets: 20,
+            pressure: Arc::default(),
         }
     }
 }

@@ -147,6 +147,7 @@ async fn metrics(State(admin): State<Admin>) -> Response {
     for (state, count) in LedgerState::ALL.iter().zip(ledger.0) {
         metrics.set_ledger(*state, count);
     }
+    metrics.set_held_bytes(admin.state.held_bytes());
     match metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => {

@@ -46,6 +46,9 @@ pub trait AdminState: Send + Sync + 'static {
     /// Entries of the outcome ledger by state.
     fn ledger(&self) -> Counts;
 
+    /// Bytes that running exchanges hold.
+    fn held_bytes(&self) -> u64;
+
     /// Forget an agent's tokens until the next start and cut its tunnels. Answers how many there
     /// were; nothing if no token names this agent.
     fn revoke(&self, agent: &str) -> Option<usize>;

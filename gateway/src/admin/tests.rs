@@ -112,6 +112,10 @@ impl AdminState for Gateway {
         }
     }
 
+    fn held_bytes(&self) -> u64 {
+        4096
+    }
+
     fn revoke(&self, agent: &str) -> Option<usize> {
         (agent == "laptop").then_some(2)
     }

@@ -48,6 +48,9 @@ impl Shared {
         app: &AppState,
         normal: &Normal,
     ) -> Admitted {
+        if self.pressure.is_full() {
+            return Admitted::Denied(overload());
+        }
         let limits = &route.settings.admission;
         let asker = asker(exchange.client, limits, normal);
         let entered = match body_fits(&route.settings, normal) {
@@ -121,6 +124,12 @@ impl Shared {
         app.metrics.queue_waited(waited_for.as_secs_f64());
         waited
     }
+}
+
+/// The gateway itself is short of memory: nothing new is begun.
+pub(super) fn overload() -> Failure {
+    Failure::refused(Code::ServiceUnavailable, Reason::Overload)
+        .with_detail("the gateway is short of memory")
 }
 
 fn asker(address: IpAddr, limits: &Admission, normal: &Normal) -> Asker {

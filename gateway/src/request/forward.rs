@@ -24,6 +24,7 @@ use super::front::{
     AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol,
 };
 use super::head::{self, Shape};
+use super::load::Load;
 use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
@@ -43,6 +44,8 @@ pub enum Finish {
     Complete,
     /// The client is gone.
     ClientLeft,
+    /// The gateway is short of memory and this exchange holds much.
+    GivenUp,
     /// A window ran out.
     Window(WindowKind),
     /// The app's side failed.
@@ -77,6 +80,8 @@ pub struct Parts<'a, B, A, S> {
     pub streaming: &'a MediaTypes,
     /// What the exchange may become.
     pub shape: &'a Shape,
+    /// The exchange's entry among those that hold memory.
+    pub load: &'a Load,
     /// Fields that tell where the client stands with its limits.
     pub limits: &'a HeaderMap,
 }
@@ -123,6 +128,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         } else {
             Up::Sending
         };
+        parts.load.stream(parts.app.control());
         let view = parts.app.control().view();
         Self {
             parts,
@@ -374,6 +380,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     fn poll_waits(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {
         if self.parts.body.poll_left(cx).is_ready() {
             return Poll::Ready(Finish::ClientLeft);
+        }
+        if self.parts.load.poll_given_up(cx).is_ready() {
+            return Poll::Ready(Finish::GivenUp);
         }
         let now = self.parts.clock.now();
         self.look(cx, now);

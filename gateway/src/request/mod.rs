@@ -14,6 +14,7 @@ pub mod forwarded;
 pub mod front;
 pub mod head;
 pub mod linger;
+pub mod load;
 pub mod normalize;
 pub mod outcome;
 pub mod own;
@@ -46,6 +47,7 @@ use self::front::{
     ClientAnswer, ClientBody, ClientInfo, ClientProtocol, Corridor, RawHead, Refusal, Spoken,
 };
 use self::linger::Lingering;
+use self::load::Loads;
 use self::normalize::{Rules, normalize};
 use self::outcome::Page;
 use crate::answer::Asked;
@@ -55,6 +57,7 @@ use crate::config::Cidr;
 use crate::error::Failure;
 use crate::h1::HeadError;
 use crate::ledger::Ledger;
+use crate::pressure::Pressure;
 use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
@@ -97,6 +100,10 @@ pub struct Shared {
     pub tasks: Tasks,
     /// Agents that come by WebSocket.
     pub enroll: Arc<Enroll>,
+    /// How short memory is.
+    pub pressure: Arc<Pressure>,
+    /// What running exchanges hold.
+    pub loads: Arc<Loads>,
     /// The way to the end.
     pub shutdown: Signal,
     /// Exchanges of which something is still awaited.

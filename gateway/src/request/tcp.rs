@@ -5,18 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::conn::Ended;
-use bridgehead_protocol::io::TunnelStream;
+use bridgehead_protocol::io::{StreamControl, TunnelStream};
 use bridgehead_protocol::verdict::{Code, Delivery, Reason};
 use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
+use super::admission::overload;
 use super::app::Offsets;
 use super::apps::AppState;
 use super::front::ClientInfo;
 use super::retry::{Failed, Next, Tries};
 use super::{Exchanges, Shared, draining, evidence};
+use crate::config::defaults::DEAD_AFTER;
 use crate::error::Failure;
 use crate::route::AppRoute;
 use crate::telemetry::access::{AppConn, ExchangeGuard, Protocol};
@@ -24,11 +26,20 @@ use crate::telemetry::labels::{ConnectionKind, HoldResult};
 use crate::tunnel::live::Place;
 use crate::tunnel::registry::TunnelNumber;
 
-/// The agent's word about a connection may take this much longer than the connection itself.
+/// The agent's word about a connection may take this much longer than the connection itself, or than
+/// the silence after which the tunnel's own connection is replaced.
 const OPENED_SLACK: Duration = Duration::from_secs(1);
 
 /// Bytes copied at once, each way.
 const COPY: usize = 16 * 1024;
+
+/// Why bytes do not go on.
+enum CutShort {
+    /// One side broke.
+    Broken,
+    /// The gateway is short of memory.
+    GivenUp,
+}
 
 impl Exchanges {
     /// Serves one connection to the end. Dropping the future closes it abruptly.
@@ -53,6 +64,10 @@ impl Exchanges {
             let limits = &route.settings.admission;
             state.gate.enter_long_lived(now, limits, info.peer.ip())
         });
+        if shared.pressure.is_full() {
+            guard.turned_away(&overload());
+            return abrupt(&client);
+        }
         let way = Way::of(shared, route.as_deref(), &state);
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
@@ -66,14 +81,24 @@ impl Exchanges {
             }
         }
         let found = shared.reach(&mut guard, &way, &info, &client).await;
-        let (_on, mut stream) = match found {
+        let (place, mut stream) = match found {
             Ok(found) => found,
             Err(failure) => {
                 guard.aborted(&failure);
                 return abrupt(&client);
             }
         };
-        let copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY).await;
+        let resumes = place.tunnel.resumes();
+        let load = shared.loads.begin();
+        load.stream(stream.control());
+        let copied = tokio::select! {
+            biased;
+            () = poll_fn(|cx| load.poll_given_up(cx)) => Err(CutShort::GivenUp),
+            copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY) => {
+                copied.map_err(|_| CutShort::Broken)
+            }
+        };
+        guard.resumed(place.tunnel.resumes().wrapping_sub(resumes));
         // Given up first: what may be said rests on what was emitted until then.
         let emitted = copied
             .is_err()
@@ -86,7 +111,7 @@ impl Exchanges {
         guard.bytes_out(view.taken);
         match copied {
             Ok(_) => guard.answered(),
-            Err(_) => {
+            Err(why) => {
                 abrupt(&client);
                 let offsets = Offsets {
                     start: 0,
@@ -98,7 +123,10 @@ impl Exchanges {
                 let judgement =
                     evidence::judgement(&view, offsets, emitted.unwrap_or(view.emitted));
                 guard.judged(judgement);
-                if let Some(ended) = view.ended {
+                if let CutShort::GivenUp = why {
+                    let code = Code::ServiceUnavailable;
+                    guard.aborted(&Failure::judged(code, Reason::Overload, judgement));
+                } else if let Some(ended) = view.ended {
                     let lost = ended == Ended::Lost;
                     let reason = if lost {
                         Reason::TunnelLost
@@ -221,15 +249,14 @@ impl Shared {
         let Ok(stream) = place.tunnel.tunnel.open(open) else {
             return Err(missed(Reason::AgentDraining, number));
         };
-        let opened = poll_fn(|cx| stream.control().poll_opened(cx));
-        match tokio::time::timeout(self.app_connect + OPENED_SLACK, opened).await {
-            Ok(Ok(())) => {
+        let within = self.app_connect.max(DEAD_AFTER) + OPENED_SLACK;
+        match opened(stream.control(), within).await {
+            Ok(()) => {
                 app.reached();
                 guard.opened(self.clock.now(), AppConn::Fresh);
                 Ok((place, stream))
             }
-            Ok(Err(ended)) => Err(missed(evidence::reason(ended.0), number)),
-            Err(_) => Err(missed(Reason::ConnectTimeout, number)),
+            Err(reason) => Err(missed(reason, number)),
         }
     }
 
@@ -247,6 +274,19 @@ impl Shared {
             () = shutdown.draining() => Hold::Goes,
             () = reset => Hold::Over,
             () = tokio::time::sleep(pause) => Hold::Goes,
+        }
+    }
+}
+
+/// Waits for the app's connection; time without a carrier does not count.
+async fn opened(control: &StreamControl, within: Duration) -> Result<(), Reason> {
+    loop {
+        let opened = poll_fn(|cx| control.poll_opened(cx));
+        match tokio::time::timeout(within, opened).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(ended)) => return Err(evidence::reason(ended.0)),
+            Err(_) if control.view().suspended => {}
+            Err(_) => return Err(Reason::ConnectTimeout),
         }
     }
 }

@@ -104,7 +104,7 @@ impl World {
         let shared = Arc::new(shared(&config, &metrics, &shutdown));
         Self {
             exchanges: Exchanges::new(Arc::clone(&shared)),
-            limits: Arc::new(Limits::configured(&config.limits)),
+            limits: Arc::new(Limits::configured(&config.limits, &shared.pressure)),
             shared,
             metrics,
             shutdown,
@@ -384,6 +384,8 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         rules: Rules::from(&config.limits),
         trusted_proxies: Vec::new(),
         app_connect: config.limits.app_connect,
+        pressure: Arc::default(),
+        loads: Arc::default(),
         app_idle: config.limits.app_keep_alive_idle,
         sinks: Sinks::new(clock, Arc::clone(metrics), None),
         tasks: Tasks::new(),

@@ -52,6 +52,7 @@ struct Attempt<'a> {
     key: [u8; 16],
     upload: Upload,
     windows: Windows,
+    load: super::load::Load,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -114,6 +115,7 @@ impl Exchanges {
             key: shared.chance.bytes(),
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
+            load: shared.loads.begin(),
             avoid: Vec::new(),
             fresh_only: false,
         };
@@ -165,14 +167,12 @@ impl Exchanges {
                     match shared.rejoin(exchange, route, app, patience).await {
                         Rejoined::In => {}
                         Rejoined::ClientLeft => return exchange.leave(told),
-                        Rejoined::Denied(failure) => {
+                        Rejoined::Denied(denied) => {
                             let now = shared.clock.now();
                             exchange.guard.end_hold(now, HoldResult::Expired);
-                            let failure = match told.delivery {
-                                Delivery::NotDelivered => failure,
-                                Delivery::Unknown | Delivery::Delivered => {
-                                    shared.failure(&attempt, &miss, told)
-                                }
+                            let failure = match told.delivery == Delivery::NotDelivered {
+                                true => denied,
+                                false => shared.failure(&attempt, &miss, told),
                             };
                             return exchange.fail(&failure).await;
                         }
@@ -288,6 +288,7 @@ impl Shared {
             protocol: attempt.normal.protocol,
             streaming: &attempt.route.settings.streaming_types,
             shape: &shape,
+            load: &attempt.load,
             limits: &exchange.asked.limits,
         });
         let finish = match conn {
@@ -415,6 +416,7 @@ impl Shared {
         }
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
+            Finish::GivenUp => Code::ServiceUnavailable,
             Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
             Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
             Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
@@ -438,6 +440,7 @@ impl Shared {
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
             Finish::Window(window) => failure.with_window(window),
+            Finish::GivenUp => failure.with_detail("the gateway is short of memory"),
             Finish::App(
                 AppFault::BadHttp(what) | AppFault::NoUpgrade(what) | AppFault::Unspeakable(what),
             ) => failure.with_detail(what),
@@ -489,7 +492,7 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
-        Finish::ClientLeft => control.reset(ResetCode::Cancelled),
+        Finish::ClientLeft | Finish::GivenUp => control.reset(ResetCode::Cancelled),
         Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
         Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
             control.reset(ResetCode::Idle)
@@ -511,7 +514,11 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
 fn may_end_otherwise(finish: Finish) -> bool {
     match finish {
         Finish::App(fault) => !matches!(fault, AppFault::Unspeakable(_)),
-        Finish::Complete | Finish::ClientLeft | Finish::Window(_) | Finish::Upload(_) => false,
+        Finish::Complete
+        | Finish::ClientLeft
+        | Finish::GivenUp
+        | Finish::Window(_)
+        | Finish::Upload(_) => false,
     }
 }
 
@@ -541,6 +548,7 @@ fn reason(finish: Finish, judgement: Judgement, conn: AppConn) -> Reason {
         Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
             Reason::BadRequest
         }
+        Finish::GivenUp => Reason::Overload,
         Finish::Complete | Finish::ClientLeft => Reason::Internal,
     }
 }

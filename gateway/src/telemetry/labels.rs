@@ -189,6 +189,8 @@ labels! {
     MemoryKind {
         /// Resident set of the process, read when metrics are asked for.
         Resident = "resident",
+        /// Held by running exchanges, on their way to an app or a client.
+        Streams = "streams",
         /// The budget at which the gateway starts to refuse work.
         Budget = "budget",
     }

@@ -1,6 +1,8 @@
-//! How much memory the process holds, from the kernel's own account.
+//! How much memory the process holds and may hold, from the kernel's own account.
 //!
-//! Reads one small file of `/proc`; decides nothing about budgets.
+//! Reads small files of `/proc` and the cgroup's; decides nothing about budgets.
+
+use std::path::{Path, PathBuf};
 
 /// Resident set of this process in bytes; `None` where the kernel does not say.
 #[must_use]
@@ -19,9 +21,7 @@ fn parse(status: &str) -> Option<u64> {
 /// be read.
 #[must_use]
 pub fn limit() -> Option<u64> {
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max")
-        .ok()
-        .and_then(|text| text.trim().parse().ok());
+    let group = groups().iter().filter_map(|group| limit_of(group)).min();
     let machine = std::fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|text| total(&text));
@@ -29,6 +29,34 @@ pub fn limit() -> Option<u64> {
         (Some(group), Some(machine)) => Some(machine.min(group)),
         (group, machine) => group.or(machine),
     }
+}
+
+/// Where the kernel shows cgroups.
+const GROUPS: &str = "/sys/fs/cgroup";
+
+/// Folders of this process's cgroup and of those it lies in. Inside a container the path of the
+/// outside may be told; the root of what is shown is asked in any case.
+fn groups() -> Vec<PathBuf> {
+    let told = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let own = group_of(&told).unwrap_or_default();
+    let own = Path::new(GROUPS).join(own);
+    let shown = |folder: &&Path| folder.starts_with(GROUPS);
+    own.ancestors()
+        .take_while(shown)
+        .map(Path::to_path_buf)
+        .collect()
+}
+
+/// The path in the line of the unified hierarchy, `0::/path`.
+fn group_of(told: &str) -> Option<&str> {
+    let line = told.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    (!line.split('/').any(|part| part == "..")).then_some(line)
+}
+
+/// The limit of one cgroup; `max` is none.
+fn limit_of(group: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(group.join("memory.max")).ok()?;
+    text.trim().parse().ok()
 }
 
 /// `MemTotal` of `/proc/meminfo`, in bytes.
@@ -60,6 +88,15 @@ mod tests {
             Some(24_576_000)
         );
         assert_eq!(total("MemFree: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn the_own_cgroup_is_the_one_of_the_unified_hierarchy() {
+        let told = "12:memory:/old\n0::/system.slice/bh-gateway.service\n";
+        assert_eq!(group_of(told), Some("system.slice/bh-gateway.service"));
+        assert_eq!(group_of("0::/\n"), Some(""));
+        assert_eq!(group_of("0::/../../outside\n"), None);
+        assert_eq!(group_of("1:cpu:/x\n"), None);
     }
 
     #[test]

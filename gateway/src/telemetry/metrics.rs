@@ -242,6 +242,11 @@ impl Metrics {
         }
     }
 
+    /// Set how many bytes running exchanges hold: asked of their streams, read at a scrape.
+    pub fn set_held_bytes(&self, bytes: u64) {
+        self.memory[MemoryKind::Streams as usize].set(clamp(bytes));
+    }
+
     /// Count access lines that could not be written.
     pub(super) fn access_lines_dropped(&self, lines: u64) {
         self.access_dropped.inc_by(lines);

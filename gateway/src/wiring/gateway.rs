@@ -16,6 +16,7 @@ use tokio::task::JoinHandle;
 use super::WiringError;
 use super::bound::{Bound, Door, Duty};
 use super::end::Signals;
+use super::memory;
 use super::reload::Reloader;
 use super::state::State;
 use super::tunnels::{TcpApp, TunnelFront};
@@ -38,6 +39,7 @@ use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
 use crate::shutdown::{Shutdown, Signal};
 use crate::task::Tasks;
+use crate::telemetry;
 use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{AccessLog, Format};
@@ -143,6 +145,9 @@ impl Gateway {
         let budget = memory_budget(config.gateway.memory);
         if let Some(budget) = budget {
             shared.sinks.metrics().set_memory_budget(budget);
+            let watch = memory::watch(Arc::clone(&shared), budget, telemetry::memory::resident);
+            // It ends with the runtime, which outlives every exchange.
+            tokio::spawn(watch);
         }
         let admin_access = Arc::new(ArcSwap::from_pointee(Access::configured(&config)));
         let reloader = Arc::new(Reloader::new(
@@ -297,6 +302,8 @@ pub(super) fn share(
         tasks: Tasks::new(),
         enroll,
         shutdown: public.signal(),
+        pressure: Arc::default(),
+        loads: Arc::default(),
         lingering: Lingering::default(),
         ledger,
     })
@@ -382,7 +389,7 @@ pub(super) fn fronts(
     tunnels: &Shutdown,
 ) -> Fronts {
     let exchanges = Exchanges::new(Arc::clone(shared));
-    let limits = Arc::new(accept::Limits::configured(&config.limits));
+    let limits = Arc::new(accept::Limits::configured(&config.limits, &shared.pressure));
     let opening = Arc::new(Opening {
         trusted: config.public.trusted_proxies.clone(),
         proxy_headers: config.public.proxy_protocol == ProxyProtocol::FromTrusted,
@@ -416,6 +423,7 @@ pub(super) fn fronts(
         },
         public: public.signal(),
         tunnels: tunnels.signal(),
+        tasks: shared.tasks.clone(),
     }
 }
 

@@ -194,6 +194,10 @@ impl AdminState for State {
         self.shared.ledger.counts(self.shared.clock.now())
     }
 
+    fn held_bytes(&self) -> u64 {
+        self.shared.loads.held()
+    }
+
     fn revoke(&self, agent: &str) -> Option<usize> {
         self.shared.enroll.revoke(agent)
     }

@@ -27,6 +27,8 @@ pub(super) struct Fronts {
     pub(super) public: Signal,
     /// Ends the tunnels, after the public side.
     pub(super) tunnels: Signal,
+    /// Tasks of no connection.
+    pub(super) tasks: Tasks,
 }
 
 /// Connections allowed, by side.
@@ -108,6 +110,14 @@ fn spawn(
                 }
             }
             while loops.join_next().await.is_some() {}
+            // A tunnel that came over WebSocket is a task of its own, and may have clients on another
+            // worker; what lingers ends with the drain.
+            let mut force = fronts.public.clone();
+            tokio::select! {
+                biased;
+                () = force.forced() => {}
+                () = fronts.tasks.idle() => {}
+            }
         });
     };
     std::thread::Builder::new()

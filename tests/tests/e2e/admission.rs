@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::{Answer, H1};
+use bridgehead_tests::drill::{Overload, overload};
 use bridgehead_tests::metrics::Snapshot;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Setup, World, setup};
@@ -519,6 +521,26 @@ async fn beyond_the_long_lived_limit_a_tcp_client_is_reset_and_counted() {
     };
     wait::until(wait::SOON, "the refusal being counted", counted).await;
     assert_eq!(app.seen().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn at_three_times_its_capacity_an_app_goes_on_and_the_rest_is_refused_at_once() {
+    // Small enough for a machine that does other things; `bh-overload` holds the exact numbers.
+    let outcome = overload(Overload {
+        takes: Duration::from_millis(20),
+        in_flight: 4,
+        queue: 8,
+        factor: 3,
+        lasts: Duration::from_secs(3),
+    })
+    .await;
+    eprintln!("{outcome:?}");
+    // Other tests may have begun between the two measurements.
+    assert!(outcome.part() > 0.05, "{outcome:?}");
+    assert!(outcome.refused > 0, "{outcome:?}");
+    assert_eq!((outcome.unproven, outcome.other), (0, 0), "{outcome:?}");
+    assert_eq!(outcome.seen, outcome.answered, "{outcome:?}");
+    assert!(outcome.refusal_p99 < Duration::from_secs(5), "{outcome:?}");
 }
 
 fn free_port() -> u16 {

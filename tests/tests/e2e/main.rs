@@ -13,6 +13,7 @@ mod http2;
 mod keepalive;
 mod ledger;
 mod live;
+mod memory;
 mod observe;
 mod refusals;
 mod reload;

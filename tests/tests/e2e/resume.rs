@@ -523,4 +523,62 @@ async fn a_tcp_app_keeps_its_connection_across_cuts() {
     };
     relayed.cut_during(Duration::from_millis(150), talk).await;
     assert!(relayed.resumes().await > 0);
+    // A newcomer waits for the tunnel.
+    relayed.relay.refuse();
+    relayed.world.until_all("suspended", wait::SOON).await;
+    let stream = TcpStream::connect(("127.0.0.1", port))
+        .await
+        .expect("a connection");
+    let mut newcomer = H1::over(stream);
+    assert!(newcomer.send(b"hello").await);
+    assert!(wait::nothing_for(Duration::from_millis(500), newcomer.read_some()).await);
+    relayed.relay.point_at(relayed.world.places.tunnel);
+    let heard = wait::within(wait::SOON, "an echo", newcomer.read_exact(5)).await;
+    assert_eq!(heard.expect("bytes"), b"hello");
+}
+
+/// Requests over a carrier of another kind, which is cut again and again.
+async fn cut_kind(world: World, target: std::net::SocketAddr, scheme: &str, app: &App) {
+    let relay = Relay::start(target).await;
+    let mut command = Command::new(binaries::agent());
+    let token = world.folder.write("a1.token", &world.token("a1").secret);
+    let gateway = format!("{scheme}://localhost:{}", relay.addr().port());
+    command.args(["run", "--gateway", &gateway, "--token-file"]);
+    command.arg(token).arg("--ca").arg(&world.certificate.cert);
+    command.args(["--app", &format!("demo={}", app.target())]);
+    let agent = world.run_agent("a1", command).await;
+    let relayed = Relayed {
+        world,
+        relay,
+        agent,
+    };
+    let until = Instant::now() + Duration::from_secs(4);
+    let asking = keep_asking(&relayed.world, until);
+    let (asked, longest) = relayed.cut_during(Duration::from_millis(700), asking).await;
+    relayed.until_resumes(1, wait::SOON).await;
+    let resumes = relayed.resumes().await;
+    eprintln!("{scheme}: {asked} requests, {resumes} resumes, the longest took {longest:?}");
+    let heads = app.text().matches(" HTTP/1.1\r\n").count() as u64;
+    assert_eq!(heads, asked, "each came once");
+    let carriers = || async {
+        let metrics = relayed.world.metrics().await;
+        (metrics.sum("carriers", &[("kind", scheme)]) == metrics.sum("tunnels", &[])).then_some(())
+    };
+    wait::until(wait::SOON, "one carrier for each tunnel", carriers).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_under_tls_is_resumed_as_well() {
+    let app = App::start(app::echo).await;
+    let world = setup().tunnel_tls().start().await;
+    let target = world.places.tunnel;
+    cut_kind(world, target, "tls", &app).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tunnel_over_websocket_is_resumed_as_well() {
+    let app = App::start(app::echo).await;
+    let world = setup().tls().start().await;
+    let target = world.places.public_tls.expect("a TLS listener");
+    cut_kind(world, target, "wss", &app).await;
 }

@@ -104,6 +104,7 @@ impl<IO: Transport> Core<IO> {
         self.keep &= !head.close
             && !gives_up
             && !self.draining()
+            && !self.limits.pressure.is_tight()
             && !matches!(framing, Framing::UntilClose | Framing::Tunnel);
         if let Some(value) = self.connection(&head, framing) {
             head.headers

@@ -8,6 +8,7 @@ mod go;
 mod h2c;
 mod http2;
 mod ledger;
+mod memory;
 mod outcomes;
 mod own;
 mod resume;

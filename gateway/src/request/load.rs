@@ -1,0 +1,177 @@
+//! What running exchanges hold in memory, and how the largest of them are given up.
+//!
+//! Each exchange has an entry while it runs; its size is asked of its stream only when somebody wants
+//! to know. Invariant: an entry lives exactly as long as its [`Load`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bridgehead_protocol::io::StreamControl;
+
+use crate::pressure::largest;
+
+/// Below this a stream frees next to nothing.
+const LEAST: u64 = 16 * 1024;
+/// Streams given up at once; then memory is measured again.
+const MOST: usize = 32;
+
+/// All running exchanges. Shared by all workers.
+#[derive(Default)]
+pub struct Loads {
+    running: Mutex<Running>,
+}
+
+#[derive(Default)]
+struct Running {
+    next: u64,
+    entries: BTreeMap<u64, Arc<Entry>>,
+}
+
+#[derive(Default)]
+struct Entry {
+    given_up: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    control: Option<StreamControl>,
+    waker: Option<Waker>,
+}
+
+impl Entry {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn held(&self) -> u64 {
+        // The lock is not held while the stream is asked: that takes the tunnel's.
+        let control = self.lock().control.clone();
+        control.map_or(0, |control| held(&control))
+    }
+
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Release);
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Bytes that a stream keeps at this side: of the request until the app has taken them, of the
+/// answer until the client has.
+fn held(control: &StreamControl) -> u64 {
+    let view = control.view();
+    let up = view.queued_to.saturating_sub(view.consumed);
+    up + view.received.saturating_sub(view.taken)
+}
+
+impl Loads {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An exchange begins.
+    pub fn begin(self: &Arc<Self>) -> Load {
+        let entry = Arc::new(Entry::default());
+        let mut running = self.lock();
+        let number = running.next;
+        running.next += 1;
+        running.entries.insert(number, Arc::clone(&entry));
+        drop(running);
+        Load {
+            loads: Arc::clone(self),
+            number,
+            entry,
+        }
+    }
+
+    /// Bytes that all running exchanges hold.
+    #[must_use]
+    pub fn held(&self) -> u64 {
+        self.entries().iter().map(|entry| entry.held()).sum()
+    }
+
+    /// Gives up the largest ones, about as many as hold `excess` bytes. Answers how many.
+    pub fn give_up(&self, excess: u64) -> usize {
+        let mut entries = self.entries();
+        entries.retain(|entry| !entry.given_up.load(Ordering::Acquire));
+        let held: Vec<u64> = entries.iter().map(|entry| entry.held()).collect();
+        let places = largest(&held, excess, LEAST, MOST);
+        for at in &places {
+            entries[*at].give_up();
+        }
+        places.len()
+    }
+
+    fn entries(&self) -> Vec<Arc<Entry>> {
+        self.lock().entries.values().cloned().collect()
+    }
+}
+
+/// One running exchange's entry.
+pub struct Load {
+    loads: Arc<Loads>,
+    number: u64,
+    entry: Arc<Entry>,
+}
+
+impl Load {
+    /// The exchange goes over this stream now.
+    pub fn stream(&self, control: &StreamControl) {
+        self.entry.lock().control = Some(control.clone());
+    }
+
+    /// Ready once the exchange has to end because memory is short. The last waker counts.
+    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.entry.given_up.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        let mut inner = self.entry.lock();
+        if !(inner.waker.as_ref()).is_some_and(|waker| waker.will_wake(cx.waker())) {
+            inner.waker = Some(cx.waker().clone());
+        }
+        drop(inner);
+        // It may have been given up before the waker was there.
+        match self.entry.given_up.load(Ordering::Acquire) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.loads.lock().entries.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_lives_as_long_as_its_exchange() {
+        let loads = Arc::new(Loads::default());
+        let (first, second) = (loads.begin(), loads.begin());
+        assert_eq!(loads.entries().len(), 2);
+        drop(first);
+        assert_eq!(loads.entries().len(), 1);
+        drop(second);
+        assert!(loads.entries().is_empty());
+    }
+
+    #[test]
+    fn an_exchange_without_a_stream_holds_nothing_and_is_not_given_up() {
+        let loads = Arc::new(Loads::default());
+        let load = loads.begin();
+        assert_eq!((loads.held(), loads.give_up(u64::MAX)), (0, 0));
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(load.poll_given_up(&mut cx).is_pending());
+        load.entry.give_up();
+        assert!(load.poll_given_up(&mut cx).is_ready());
+    }
+}
