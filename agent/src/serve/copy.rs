@@ -238,7 +238,8 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         begin: Begin,
         deadline: Moment,
     ) -> Poll<Option<FinalCause>> {
-        if self.stream.now() >= deadline && !Bug::ExpiredBeginWritten.bites() {
+        let expired = self.stream.now() >= deadline;
+        if expired && !Bug::ExpiredBeginWritten.bites() && !Bug::FrozenAgentWrites.bites() {
             return Poll::Ready(Some(FinalCause::Expired));
         }
         let look = !Bug::BeginWithoutFreshness.bites();

@@ -89,15 +89,18 @@ fn show(summary: &Summary) {
     }
 }
 
-fn last_line(summary: &Summary) -> String {
+fn last_line(summary: &Summary, score: &planted::Score) -> String {
     format!(
-        "sim: schedules={} distinct={} lies={} avoidable={} queued={} planted=0/0 regret_app={:.1} \
+        "sim: schedules={} distinct={} lies={} avoidable={} queued={} planted={}/{} \
+         regret_app={:.1} \
          regret_agent={:.1} regret_lost={:.1} regret_resumed={:.1}",
         summary.schedules,
         summary.distinct.len(),
         summary.lies,
         summary.avoidable,
         summary.queued,
+        score.caught,
+        score.of,
         summary.regret(Blame::App),
         summary.regret(Blame::AgentAlive),
         summary.regret(Blame::Lost),
@@ -119,12 +122,14 @@ fn what_is_told_is_true_whatever_goes_wrong() {
             "a fault never took effect"
         );
     }
-    eprintln!("{}", last_line(&summary));
+    let score = planted::hunt_asked(&grounds, depth);
+    eprintln!("{}", last_line(&summary, &score));
     assert!(
         summary.fallen.is_empty(),
         "{} schedules fell",
         summary.fallen.len()
     );
+    assert_eq!(score.missed, [], "planted and not caught");
 }
 
 #[test]

@@ -194,6 +194,9 @@ pub(crate) fn look(shape: &Shape, outcome: &Outcome) -> Findings {
     case.once(&mut findings.fallen);
     case.bytes(&mut findings.fallen);
     case.late(&mut findings.fallen);
+    if outcome.is_failed_by_cuts() {
+        findings.fallen.push("a cut failed the request".to_owned());
+    }
     let left = outcome.left.iter().map(|what| format!("I7 left: {what}"));
     findings.fallen.extend(left);
     findings

@@ -9,6 +9,7 @@ use tokio::time::sleep;
 
 use crate::app::Request;
 use crate::client::{Client, Timed, occupy, timed};
+use crate::fault::Fault;
 use crate::journal::{Class, Entry, Journal, Op, Plan};
 use crate::net::{Net, World};
 use crate::oracle;
@@ -43,6 +44,17 @@ pub(crate) struct Outcome {
     pub(crate) left: Vec<String>,
     /// The gateway's own record: `outcome/delivery/code`.
     pub(crate) recorded: Vec<String>,
+}
+
+impl Outcome {
+    /// Nothing went wrong but carriers that broke and could be dialled again at once, and yet the
+    /// request failed.
+    pub(crate) fn is_failed_by_cuts(&self) -> bool {
+        let breaks = |plan: &Plan| matches!(plan.fault, Fault::CarrierFin | Fault::CarrierRst);
+        let told = &self.exchange.told;
+        let served = told.whole && told.verdict.is_none();
+        !self.plans.is_empty() && self.plans.iter().all(breaks) && !served
+    }
 }
 
 /// What is the same in all schedules of a shape.
