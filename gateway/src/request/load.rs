@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use bridgehead_protocol::conn::View;
 use bridgehead_protocol::io::StreamControl;
 
 use crate::pressure::largest;
@@ -49,7 +50,7 @@ impl Entry {
     fn held(&self) -> u64 {
         // The lock is not held while the stream is asked: that takes the tunnel's.
         let control = self.lock().control.clone();
-        control.map_or(0, |control| held(&control))
+        control.map_or(0, |control| held(&control.view()))
     }
 
     fn give_up(&self) {
@@ -62,11 +63,14 @@ impl Entry {
 }
 
 /// Bytes that a stream keeps at this side: of the request until the app has taken them, of the
-/// answer until the client has.
-fn held(control: &StreamControl) -> u64 {
-    let view = control.view();
-    let up = view.queued_to.saturating_sub(view.consumed);
-    up + view.received.saturating_sub(view.taken)
+/// answer until the client has. A stream that has ended keeps nothing of the request; the offsets of
+/// one that is gone are no numbers at all.
+fn held(view: &View) -> u64 {
+    let up = match view.ended {
+        Some(_) => 0,
+        None => view.queued_to.saturating_sub(view.consumed),
+    };
+    up.saturating_add(view.received.saturating_sub(view.taken))
 }
 
 impl Loads {
@@ -151,7 +155,34 @@ impl Drop for Load {
 
 #[cfg(test)]
 mod tests {
+    use bridgehead_protocol::conn::Ended;
+
     use super::*;
+
+    fn view(ended: Option<Ended>, queued_to: u64) -> View {
+        View {
+            opened: true,
+            emitted: queued_to,
+            queued_to,
+            consumed: 100,
+            received: 70,
+            taken: 50,
+            ended,
+            counted: None,
+            closing: false,
+            suspended: false,
+            starved: false,
+        }
+    }
+
+    #[test]
+    fn what_waits_in_both_directions_is_held_and_nothing_of_the_request_once_the_stream_has_ended()
+    {
+        assert_eq!(held(&view(None, 400)), 320);
+        assert_eq!(held(&view(Some(Ended::Lost), 400)), 20);
+        // As a stream looks whose slot is free again.
+        assert_eq!(held(&view(Some(Ended::Lost), u64::MAX)), 20);
+    }
 
     #[test]
     fn an_entry_lives_as_long_as_its_exchange() {
