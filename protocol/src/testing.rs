@@ -2,6 +2,7 @@
 //!
 //! Deterministic: everything that happens is decided by the calls made on it.
 
+pub mod dice;
 pub mod pure;
 
 use std::time::Duration;

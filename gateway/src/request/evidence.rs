@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::io::StreamControl;
-use bridgehead_protocol::planted::Bug;
-use bridgehead_protocol::verdict::{Evidence, Judgement, Reason, Terminal, judge};
+use bridgehead_protocol::verdict::{Evidence, Judgement, Reason, judge};
 use bridgehead_protocol::wire::{FinalCause, RefusedReason};
 
 use super::app::Offsets;
@@ -32,7 +31,7 @@ pub fn evidence(view: &View, offsets: Offsets, emitted: u64) -> Evidence {
         emitted,
         head_len: offsets.head,
         request_len: offsets.whole,
-        terminal: terminal(view, offsets.start),
+        terminal: view.terminal(offsets.start),
         answer_bytes: offsets.answer,
     }
 }
@@ -45,27 +44,9 @@ pub fn fact(view: &View, start: u64) -> Fact {
         (_, counted) => counted.map(|counted| counted.read),
     };
     Fact::Ended {
-        terminal: terminal(view, start),
+        terminal: view.terminal(start),
         read,
         source: Source::LateCount,
-    }
-}
-
-fn terminal(view: &View, start: u64) -> Terminal {
-    match (view.ended, view.counted) {
-        (Some(Ended::NotOpened), _) => Terminal::NotOpened,
-        (Some(Ended::Refused { .. }), _) => Terminal::Refused,
-        (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
-        (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
-        (_, Some(counted)) => Terminal::Counted {
-            written: counted.written,
-        },
-        _ if Bug::ClaimAfterHandOver.bites() && view.consumed <= start => Terminal::NotOpened,
-        (Some(Ended::Lost), None) if view.consumed <= start => Terminal::LostUnknown,
-        // What was told as taken gives a stage, whatever became of the tunnel since.
-        (Some(Ended::Lost) | None, None) => Terminal::Open {
-            consumed: view.consumed,
-        },
     }
 }
 

@@ -484,12 +484,15 @@ fn told(earlier: Option<Judgement>, last: Judgement) -> Judgement {
 /// Gives the stream up and waits for the agent's counts where they could still prove something.
 /// Answers the highest request offset ever emitted.
 async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u64 {
-    let before = control.view().emitted;
-    if Bug::EmittedNotByCore.bites() {
+    let stale = match Bug::EmittedNotByCore.bites() {
+        true => Some(control.view().emitted),
+        false => None,
+    };
+    if stale.is_some() {
         tokio::task::yield_now().await;
     }
     let emitted = match finish {
-        Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => before,
+        Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => control.view().emitted,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
         Finish::ClientLeft | Finish::GivenUp => control.reset(ResetCode::Cancelled),
@@ -499,10 +502,7 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         }
         Finish::App(AppFault::Ended(_)) | Finish::Complete => control.reset(ResetCode::Internal),
     };
-    let emitted = match Bug::EmittedNotByCore.bites() {
-        true => before,
-        false => emitted,
-    };
+    let emitted = stale.unwrap_or(emitted);
     let proven = emitted <= offsets.start || offsets.answer > 0;
     if !proven {
         evidence::count(control).await;

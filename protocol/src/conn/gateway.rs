@@ -5,6 +5,7 @@
 
 use crate::planted::Bug;
 use crate::time::Moment;
+use crate::verdict::Terminal;
 use crate::wire::{Begin, Open, ResetCode, StreamId};
 
 use super::event::{Counted, Ended, Wake};
@@ -41,6 +42,28 @@ pub struct View {
     pub suspended: bool,
     /// Given up by the core: it held memory without progress while others needed it.
     pub starved: bool,
+}
+
+impl View {
+    /// What ended an exchange that began at `start` on this stream, as the decision function asks it.
+    #[must_use]
+    pub fn terminal(&self, start: u64) -> Terminal {
+        match (self.ended, self.counted) {
+            (Some(Ended::NotOpened), _) => Terminal::NotOpened,
+            (Some(Ended::Refused { .. }), _) => Terminal::Refused,
+            (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
+            (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
+            (_, Some(counted)) => Terminal::Counted {
+                written: counted.written,
+            },
+            _ if Bug::ClaimAfterHandOver.bites() && self.consumed <= start => Terminal::Refused,
+            (Some(Ended::Lost), None) if self.consumed <= start => Terminal::LostUnknown,
+            // What was told as taken gives a stage, whatever became of the tunnel since.
+            (Some(Ended::Lost) | None, None) => Terminal::Open {
+                consumed: self.consumed,
+            },
+        }
+    }
 }
 
 impl Conn {

@@ -14,7 +14,7 @@ use proptest::sample::select;
 
 use super::*;
 use crate::testing::Pair;
-use crate::verdict::{Delivery, Evidence, Terminal, judge};
+use crate::verdict::{Delivery, Evidence, judge};
 use crate::wire::{AppKind, Begin, FinalCause, RefusedReason, ResetCode};
 
 use order::Wire;
@@ -373,25 +373,12 @@ impl World {
     fn judge(&mut self, key: StreamKey, emitted: u64) {
         let view = self.pair.gateway.view(key).unwrap();
         let known = self.known.get_mut(&key).unwrap();
-        let terminal = match (view.ended, view.counted) {
-            (Some(Ended::NotOpened), _) => Terminal::NotOpened,
-            (Some(Ended::Refused { .. }), _) => Terminal::Refused,
-            (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
-            (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
-            (_, Some(counted)) => Terminal::Counted {
-                written: counted.written,
-            },
-            (Some(Ended::Lost), None) => Terminal::LostUnknown,
-            (None, None) => Terminal::Open {
-                consumed: view.consumed,
-            },
-        };
         let judgement = judge(&Evidence {
             start: known.start,
             emitted,
             head_len: 1,
             request_len: None,
-            terminal,
+            terminal: view.terminal(known.start),
             answer_bytes: 0,
         });
         if judgement.delivery == Delivery::NotDelivered {

@@ -22,6 +22,9 @@ use crate::support::{bulk, pattern};
 /// Silence after which a peer is dead, with what a busy machine may add.
 const NOTICED: Duration = Duration::from_secs(9);
 
+/// How often a transfer is cut, by the bytes that have passed.
+const CUTS: u64 = 6;
+
 /// Fields by name and value, as the clients of this suite take them.
 const NONE: &[(&str, &str)] = &[];
 
@@ -209,22 +212,19 @@ async fn an_upload_across_cuts_arrives_byte_for_byte() {
     let host = relayed.world.host("demo");
     let mut client = relayed.world.h1().await;
     let length = bulk().to_string();
-    let upload = async {
-        let fields = [("Content-Length", length.as_str())];
-        client.request("PUT", "/up", &host, &fields, b"").await;
-        let mut at = 0;
-        while at < bulk() {
-            let part = pattern(at, (bulk() - at).min(1 << 16) as usize);
-            at += part.len() as u64;
-            assert!(client.send(part).await, "the connection stands");
-        }
-        client.answer("PUT").await
-    };
-    let answer = relayed.cut_during(Duration::from_millis(60), upload).await;
+    relayed.relay.cut_each(bulk() / CUTS);
+    let fields = [("Content-Length", length.as_str())];
+    client.request("PUT", "/up", &host, &fields, b"").await;
+    let mut at = 0;
+    while at < bulk() {
+        let part = pattern(at, (bulk() - at).min(1 << 16) as usize);
+        at += part.len() as u64;
+        assert!(client.send(part).await, "the connection stands");
+    }
+    let answer = client.answer("PUT").await;
     assert_eq!(answer.text(), digest(bulk()).to_hex().as_str());
     assert_eq!(app.seen().len(), 1, "it went up once");
-    eprintln!("{} resumes", relayed.resumes().await);
-    assert!(relayed.resumes().await > 0);
+    relayed.until_resumes(CUTS - 1, wait::SOON).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -233,14 +233,11 @@ async fn a_download_across_cuts_arrives_byte_for_byte() {
     let relayed = relayed(setup(), &app, &[]).await;
     let host = relayed.world.host("demo");
     let mut client = relayed.world.h1().await;
-    let download = client.ask("GET", "/down", &host, NONE, b"");
-    let answer = relayed
-        .cut_during(Duration::from_millis(60), download)
-        .await;
+    relayed.relay.cut_each(bulk() / CUTS);
+    let answer = client.ask("GET", "/down", &host, NONE, b"").await;
     assert_eq!(answer.body.len() as u64, bulk());
     assert_eq!(blake3::hash(&answer.body), digest(bulk()));
-    eprintln!("{} resumes", relayed.resumes().await);
-    assert!(relayed.resumes().await > 0);
+    relayed.until_resumes(CUTS - 1, wait::SOON).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,6 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bridgehead_protocol::planted::{Bug, plant};
+use bridgehead_protocol::testing::dice::Dice;
 
 use crate::fault::Fault;
 use crate::journal::{Class, Op, Plan, When};
@@ -137,41 +138,29 @@ pub(crate) fn singles(grounds: &[Ground]) -> Vec<Schedule> {
 
 /// Pairs of faults, drawn by `seed`: the second strikes within some forty events of the first.
 pub(crate) fn pairs(grounds: &[Ground], count: usize, seed: u64) -> Vec<Schedule> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let mut all = Vec::with_capacity(count);
     for _ in 0..count {
-        let shape = dice.below(grounds.len());
+        let shape = dice.index(grounds.len());
         let points = &grounds[shape].points;
-        let first = points[dice.below(points.len())];
+        let first = points[dice.index(points.len())];
         let can = |fault: &&Fault| fault.can_strike(&grounds[shape].setting.shape);
         let faults: Vec<&Fault> = Fault::ALL.iter().filter(can).collect();
         let mut plan = |at| Plan {
             at,
-            when: [When::Before, When::After][dice.below(2)],
-            fault: *faults[dice.below(faults.len())],
+            when: [When::Before, When::After][dice.index(2)],
+            fault: *faults[dice.index(faults.len())],
         };
         let one = plan(first);
         let other = plan(0);
-        let at = first + dice.below(40);
+        let at = first + dice.index(40);
         all.push(Schedule {
             shape,
-            seed: 1 + dice.below(4) as u64,
+            seed: 1 + dice.below(4),
             plans: vec![one, Plan { at, ..other }],
         });
     }
     all
-}
-
-/// SplitMix64.
-pub(crate) struct Dice(pub(crate) u64);
-
-impl Dice {
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap_or(0)
-    }
 }
 
 /// Of one fault in one shape.
@@ -359,7 +348,7 @@ pub(crate) struct Caught {
 pub(crate) fn hunt(grounds: &[Ground], bug: Bug, most: usize, seed: u64) -> Option<Caught> {
     let mut singles = singles(grounds);
     let mut pairs = pairs(grounds, most.div_ceil(4), seed);
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let fallen = |schedule: &Schedule| {
         let setting = &grounds[schedule.shape].setting;
         let outcome = setting.run(&schedule.plans, schedule.seed);
@@ -368,7 +357,7 @@ pub(crate) fn hunt(grounds: &[Ground], bug: Bug, most: usize, seed: u64) -> Opti
     for after in 1..=most {
         let schedule = match after % 4 {
             0 => pairs.pop()?,
-            _ => singles.swap_remove(dice.below(singles.len())),
+            _ => singles.swap_remove(dice.index(singles.len())),
         };
         let planted = plant(bug);
         let with = fallen(&schedule);

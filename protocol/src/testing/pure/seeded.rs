@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use crate::verdict::Delivery;
 
+use super::super::dice::Dice;
 use super::{Action, Broken, Plan, World};
 
 /// What a range of seeds looked at.
@@ -30,23 +31,6 @@ pub struct Seeds {
     pub unknown: usize,
 }
 
-/// Splitmix64: small, and the same everywhere.
-struct Dice(u64);
-
-impl Dice {
-    const fn roll(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    const fn below(&mut self, bound: u64) -> u64 {
-        self.roll() % bound
-    }
-}
-
 /// Weights of the kinds of actions; which stream or exchange does not matter.
 struct Weights {
     of_kind: [u64; 64],
@@ -62,7 +46,7 @@ impl Weights {
             let keeps = seed.is_multiple_of(4) || dice.below(4) > 0;
             if keeps { weight } else { 0 }
         });
-        let good = [6, 40, 200][usize::try_from(dice.below(3)).unwrap_or(0)];
+        let good = [6, 40, 200][dice.index(3)];
         Self { of_kind, good }
     }
 
@@ -95,12 +79,12 @@ impl Weights {
 /// # Errors
 /// The promise broken, with the steps.
 pub fn schedule_of(seed: u64) -> Result<(Vec<Action>, World), Broken> {
-    let mut dice = Dice(seed);
+    let mut dice = Dice::new(seed);
     let plan = Plan {
         exchanges: 1 + usize::from(dice.below(3) > 0),
         reuse: dice.below(2) == 0,
-        part: [3, 900, 7000][usize::try_from(dice.below(3)).unwrap_or(0)],
-        parts: usize::try_from(dice.below(4)).unwrap_or(0),
+        part: [3, 900, 7000][dice.index(3)],
+        parts: dice.index(4),
         answers: 4,
     };
     let weights = Weights::draw(seed, &mut dice);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::conn::{Conn, ConnError, Ended, Event, Front, Outbox, View};
-use crate::verdict::{Delivery, Evidence, Terminal, judge};
+use crate::conn::{Conn, ConnError, Event, Front, Outbox};
+use crate::verdict::{Delivery, Evidence, judge};
 use crate::wire::{
     AppKind, Begin, FinalCause, Frame, GoAwayReason, Open, RefusedReason, ResetCode, encode,
 };
@@ -174,7 +174,7 @@ impl World {
             emitted: view.emitted,
             head_len: HEAD as u64,
             request_len: exchange.ended.then_some(exchange.wrote),
-            terminal: terminal(&view),
+            terminal: view.terminal(exchange.start),
             answer_bytes: exchange.answer,
         })
         .delivery;
@@ -424,22 +424,6 @@ fn no_fault_found(heard: Result<(), ConnError>) -> Result<(), Broken> {
     match heard {
         Ok(()) | Err(ConnError::Closed | ConnError::Lapsed) => Ok(()),
         Err(other) => Err(format!("an honest peer was found at fault: {other}")),
-    }
-}
-
-fn terminal(view: &View) -> Terminal {
-    match (view.ended, view.counted) {
-        (Some(Ended::NotOpened), _) => Terminal::NotOpened,
-        (Some(Ended::Refused { .. }), _) => Terminal::Refused,
-        (Some(Ended::GoAway), _) => Terminal::GoAwayBelow,
-        (Some(Ended::Final { written, .. }), _) => Terminal::Counted { written },
-        (_, Some(counted)) => Terminal::Counted {
-            written: counted.written,
-        },
-        (Some(Ended::Lost), None) => Terminal::LostUnknown,
-        (None, None) => Terminal::Open {
-            consumed: view.consumed,
-        },
     }
 }
 
