@@ -19,6 +19,7 @@ const HUNTS: u64 = 3;
 
 /// Bugs that fall within a few dozen schedules; a quick run hunts for these.
 const QUICK: &[Bug] = &[
+    Bug::ClaimAfterHandOver,
     Bug::WriteAfterReset,
     Bug::WrittenRaisedLate,
     Bug::AgentRepeats,
@@ -30,7 +31,6 @@ const QUICK: &[Bug] = &[
 /// Bugs that nothing here has caught: another rule covers for the broken one, or no shape comes to
 /// where it would show. A full run does not look for them, a deep one does. May only get shorter.
 const UNCAUGHT: &[Bug] = &[
-    Bug::ClaimAfterHandOver,
     Bug::BeginWithoutFreshness,
     Bug::ExpectReadIgnored,
     Bug::ExpiredBeginWritten,
