@@ -20,19 +20,21 @@ pub enum Bug {
     WrittenRaisedLate,
     /// The agent connects again by itself and writes the request a second time.
     AgentRepeats,
-    /// BEGIN is obeyed without reading the app's socket first.
+    /// BEGIN is obeyed without reading the app's socket first; what the app said before the first
+    /// byte passes for an answer, or the second belt would hold.
     BeginWithoutFreshness,
     /// What the gateway expects to have been read is not compared.
     ExpectReadIgnored,
-    /// A BEGIN whose time is over is written.
+    /// A BEGIN whose time is over is written, behind a connection that took longer than its OPEN had
+    /// time: nothing else makes an exchange wait so long before its first byte.
     ExpiredBeginWritten,
-    /// An agent that was late begins exchanges before its PING is answered.
+    /// An agent that was late begins exchanges before its PING is answered, expired ones included.
     FrozenAgentWrites,
     /// The bytes of a cut frame are read together with those of the next carrier.
     PartialFrameDecoded,
     /// Bytes of the old carrier are taken after offsets were stated.
     OldCarrierRead,
-    /// An OPEN that is sent again dials again.
+    /// An OPEN is sent again although the agent has seen it, and dials again there.
     OpenDialledTwice,
     /// RESET goes out although its OPEN did not.
     ResetOvertakesOpen,
@@ -54,7 +56,8 @@ pub enum Bug {
     HoldRepeatsWritten,
     /// A body over its limit is told as `not_delivered` although part of it was handed over.
     TooLargeNotDelivered,
-    /// Exchanges begin on a kept connection after GOAWAY.
+    /// Exchanges begin on a kept connection after GOAWAY: its tunnel is still picked, and what is kept
+    /// stays open.
     GoAwayIgnored,
 }
 

@@ -247,7 +247,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             return Poll::Ready(Some(FinalCause::Stale));
         }
         self.stream.begun();
-        self.unwritten = begin.expect_read.is_some();
+        self.unwritten = begin.expect_read.is_some() && look;
         Poll::Ready(None)
     }
 

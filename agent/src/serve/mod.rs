@@ -11,20 +11,29 @@ mod tests;
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bridgehead_protocol::io::AppStream;
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::wire::RefusedReason;
 
 use crate::app::table::AppTable;
 
 use copy::Copy;
 
+/// How much longer than asked a planted bug waits for the app's connection.
+const BUG_WAITS: Duration = Duration::from_secs(60);
+
 /// Serves one stream to its end. Dropping the future concludes the stream and closes the app's socket.
 pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
     let Some((open, deadline)) = stream.asked() else {
         return;
     };
-    let connect = apps.connect(&open.app, open.kind, stream.instant(deadline));
+    let mut until = stream.instant(deadline);
+    if Bug::ExpiredBeginWritten.bites() {
+        until += BUG_WAITS;
+    }
+    let connect = apps.connect(&open.app, open.kind, until);
     let connected = tokio::select! {
         biased;
         _ = poll_fn(|cx| stream.poll_given_up(cx)) => {

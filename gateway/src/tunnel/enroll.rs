@@ -17,6 +17,7 @@ use bridgehead_protocol::handshake::{
 use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::io::shake::{self, ShakeError};
 use bridgehead_protocol::io::{CloseReason, Notice, Tunnel};
+use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::wire::{
     AppOffer, GoAwayReason, Refuse, RefuseCode, ReportEntry, ResumeTicket,
 };
@@ -318,7 +319,9 @@ impl Enroll {
                     Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
-                        live.pool.close_tunnel(live.number);
+                        if !Bug::GoAwayIgnored.bites() {
+                            live.pool.close_tunnel(live.number);
+                        }
                         live.tunnel.close_when_drained();
                     }
                     Some(Notice::Report(entries)) => (self.on_report)(&live.identity, entries),

@@ -332,7 +332,7 @@ impl Conn {
             stream.fenced = Some(linger && offset == stream.out.end());
             stream.pending.fence = true;
         } else {
-            stream.pending.open = is_unseen;
+            stream.pending.open = is_unseen || Bug::OpenDialledTwice.bites();
         }
         if !stream.reset {
             stream.pending.credit = stream.inn.credit_again();

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::conn::{Conn, Fate, OpenError, Settings, Side, StreamCounts};
+use crate::planted::Bug;
 use crate::wire::{AppOffer, GoAwayReason, Open, PeerLimits, ReportEntry};
 use bytes::BytesMut;
 
@@ -182,7 +183,10 @@ impl Tunnel {
     /// True while streams may be opened.
     #[must_use]
     pub fn is_accepting(&self) -> bool {
-        self.shared.look(|conn| !conn.takes_no_streams())
+        self.shared.look(|conn| {
+            let deaf = Bug::GoAwayIgnored.bites() && conn.failure().is_none();
+            !conn.takes_no_streams() || deaf
+        })
     }
 
     /// Numbers for people.

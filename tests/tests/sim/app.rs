@@ -1,9 +1,12 @@
 //! The app: reads requests, keeps what it read, answers by the shape's script.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 
+use bridgehead_agent::app::connect::Given;
 use bytes::Bytes;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::sleep;
 
 use crate::net::End;
@@ -13,6 +16,8 @@ use crate::shape::{Back, GAP, Script, Shape, THINK, WARM, answer};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Request {
     pub(crate) path: String,
+    /// The number that its gateway gave it.
+    pub(crate) id: Option<String>,
     /// Body bytes without framing; of a pipe, what came through it.
     pub(crate) body: Vec<u8>,
     pub(crate) whole: bool,
@@ -31,10 +36,11 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, path: &str) -> usize {
+    fn add(&self, path: &str, id: Option<&str>) -> usize {
         let mut all = self.all();
         all.push(Request {
             path: path.to_owned(),
+            id: id.map(str::to_owned),
             ..Request::default()
         });
         all.len() - 1
@@ -71,6 +77,7 @@ struct Connection {
 
 struct Head {
     path: String,
+    id: Option<String>,
     length: Option<usize>,
     chunked: bool,
     expects: bool,
@@ -87,6 +94,7 @@ impl Head {
         };
         Self {
             path: text.split(' ').nth(1).unwrap_or_default().to_owned(),
+            id: field("x-request-id").map(str::to_owned),
             length: field("content-length").and_then(|n| n.parse().ok()),
             chunked: field("transfer-encoding").is_some(),
             expects: field("expect").is_some(),
@@ -125,7 +133,7 @@ impl Connection {
     async fn exchange(&mut self) -> Option<()> {
         let head = self.until(b"\r\n\r\n").await?;
         let head = Head::parse(&String::from_utf8_lossy(&head));
-        let at = self.seen.add(&head.path);
+        let at = self.seen.add(&head.path, head.id.as_deref());
         match head.path.as_str() {
             "/warm" => return self.warm(at).await,
             // Somebody else's.
@@ -136,10 +144,16 @@ impl Connection {
             _ => {}
         }
         match self.shape.script {
-            Script::Answer | Script::Stale => {
+            Script::Answer | Script::Stale | Script::Slow => {
                 self.body(at, &head).await?;
                 sleep(THINK).await;
                 self.answer(at).await
+            }
+            Script::Headed => {
+                self.body(at, &head).await?;
+                self.say_head().await?;
+                sleep(THINK).await;
+                self.say_body(at).await
             }
             Script::Early => {
                 self.answer(at).await?;
@@ -155,7 +169,11 @@ impl Connection {
             }
             Script::WebSocket if head.upgrades => self.echo(at).await,
             Script::WebSocket => None,
-            Script::Events => self.events(at).await,
+            Script::Events => self.events(at, "text/event-stream").await,
+            Script::Grpc => {
+                self.body(at, &head).await?;
+                self.events(at, "application/grpc").await
+            }
         }
     }
 
@@ -166,9 +184,19 @@ impl Connection {
         self.say(WARM).await?;
         if self.shape.script == Script::Stale {
             sleep(GAP).await;
-            self.say(b"HTTP/1.1 408 Request Timeout\r\n\r\n").await?;
+            self.say_unasked(b"HTTP/1.1 408 Request Timeout\r\n\r\n")
+                .await;
         }
         Some(())
+    }
+
+    /// Says something unless a request has come, behind which it would pass for an answer.
+    async fn say_unasked(&mut self, bytes: &[u8]) {
+        std::future::poll_fn(|cx| match self.io.has_news() {
+            true => Poll::Ready(()),
+            false => Pin::new(&mut self.io).poll_write(cx, bytes).map(drop),
+        })
+        .await;
     }
 
     async fn body(&mut self, at: usize, head: &Head) -> Option<()> {
@@ -205,10 +233,19 @@ impl Connection {
     }
 
     async fn answer(&mut self, at: usize) -> Option<()> {
+        self.say_head().await?;
+        self.say_body(at).await
+    }
+
+    async fn say_head(&mut self) -> Option<()> {
+        let length = answer().len();
+        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
+        self.say(head.as_bytes()).await
+    }
+
+    async fn say_body(&mut self, at: usize) -> Option<()> {
         let body = answer();
-        let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
         let (first, second) = body.split_at(body.len() / 2);
-        self.say(head.as_bytes()).await?;
         self.say(first).await?;
         self.seen.note(at, |r| r.said += first.len());
         sleep(GAP).await;
@@ -217,10 +254,11 @@ impl Connection {
         Some(())
     }
 
-    async fn events(&mut self, at: usize) -> Option<()> {
+    async fn events(&mut self, at: usize, media: &str) -> Option<()> {
         self.seen.note(at, |r| r.whole = true);
-        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\
-                    Transfer-Encoding: chunked\r\n\r\n";
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: {media}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
         self.say(head.as_bytes()).await?;
         for event in answer().chunks(550) {
             sleep(GAP).await;
@@ -270,7 +308,8 @@ async fn h2c_exchange(
     seen: Seen,
 ) -> Option<()> {
     let (head, mut body) = request.into_parts();
-    let at = seen.add(head.uri.path());
+    let id = head.headers.get("x-request-id");
+    let at = seen.add(head.uri.path(), id.and_then(|id| id.to_str().ok()));
     while let Some(piece) = body.data().await {
         let piece = piece.ok()?;
         body.flow_control().release_capacity(piece.len()).ok()?;

@@ -25,6 +25,8 @@ pub(crate) struct Told {
     pub(crate) body: Vec<u8>,
     /// Of an answer made by the gateway.
     pub(crate) verdict: Option<Verdict>,
+    /// The gateway's number of it, where the answer says it.
+    pub(crate) id: Option<String>,
     /// The gateway made it, whatever became of it.
     pub(crate) own: bool,
     /// Heads that were final; more than one would be two outcomes.
@@ -265,6 +267,7 @@ impl Answer<'_> {
             })
         };
         told.own = field("bridgehead-delivery").is_some();
+        told.id = field("x-request-id").map(str::to_owned);
         if status == 101 {
             self.body(told, self.echoed).await?;
         } else if let Some(length) = field("content-length") {
@@ -354,6 +357,8 @@ async fn http2_answer(response: h2::client::ResponseFuture, told: &mut Told) {
     told.heads += 1;
     let headers: HeaderMap = response.headers().clone();
     told.own = headers.contains_key("bridgehead-delivery");
+    let id = headers.get("x-request-id").and_then(|id| id.to_str().ok());
+    told.id = id.map(str::to_owned);
     let mut body = response.into_body();
     while let Some(piece) = body.data().await {
         let Ok(piece) = piece else { return };

@@ -80,10 +80,11 @@ impl Ground {
     pub(crate) fn of(shape: &Shape) -> Self {
         let setting = Setting::of(shape);
         let calm = setting.run(&[], 1);
-        // Two shapes show the whole way of an agent to its tunnel; in the others it is the same.
+        // Two shapes show the whole way of an agent to its tunnel; in the others it is the same. A
+        // connection that is kept is struck while it waits, too.
         let from = match shape.name {
             "post_one" | "h2_get" => 0,
-            _ => calm.mark,
+            _ => calm.idle,
         };
         let points: Vec<usize> = (from..calm.end)
             .filter(|at| {
@@ -188,6 +189,10 @@ pub(crate) struct Summary {
     pub(crate) queued: usize,
     pub(crate) cells: BTreeMap<(Fault, usize), Cell>,
     regrets: BTreeMap<Fault, Regret>,
+    /// Told `unknown` because the tunnel was lost while its agent lived, and of these those of which
+    /// the ledger knew better soon after.
+    pub(crate) lost: usize,
+    pub(crate) known: usize,
     /// Replay line and what fell.
     pub(crate) fallen: Vec<(String, Vec<String>)>,
 }
@@ -207,6 +212,7 @@ const fn blame(fault: Fault) -> Blame {
         | Fault::AppStops
         | Fault::AppHangs
         | Fault::AppPauses
+        | Fault::AppBlurts
         | Fault::AppRefuses => Blame::App,
         Fault::AgentStops
         | Fault::LateToGateway
@@ -226,6 +232,7 @@ const fn blame(fault: Fault) -> Blame {
         | Fault::DelayToGateway
         | Fault::AgentKill
         | Fault::AgentSleeps
+        | Fault::AgentFreezes
         | Fault::GatewayKill
         | Fault::TokenRevoked => Blame::Lost,
     }
@@ -242,6 +249,8 @@ impl Summary {
         self.lies += usize::from(findings.lie);
         self.avoidable += usize::from(findings.avoidable);
         self.queued += usize::from(findings.queued);
+        self.lost += usize::from(findings.known.is_some());
+        self.known += usize::from(findings.known == Some(true));
         let effect = outcome.struck > 0 && outcome.hash != ground.hash;
         for plan in &schedule.plans {
             let cell = self.cells.entry((plan.fault, schedule.shape)).or_default();
@@ -270,6 +279,8 @@ impl Summary {
         self.lies += other.lies;
         self.avoidable += other.avoidable;
         self.queued += other.queued;
+        self.lost += other.lost;
+        self.known += other.known;
         self.fallen.extend(other.fallen);
         for (key, cell) in other.cells {
             let sum = self.cells.entry(key).or_default();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::journal::Class;
 use crate::net::{Party, World};
-use crate::shape::{Script, Shape};
+use crate::shape::{Back, Script, Shape};
 
 /// What a fault asks of who can end tasks and start programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,8 @@ faults! {
     AgentStops = "agent_stops",
     /// SIGSTOP until its tunnel is dead.
     AgentSleeps = "agent_sleeps",
+    /// SIGSTOP until its tunnel has lapsed.
+    AgentFreezes = "agent_freezes",
     /// SIGKILL; another gateway starts two seconds later.
     GatewayKill = "gateway_kill",
     /// All connections of the app are reset, new ones refused for a second.
@@ -85,6 +87,8 @@ faults! {
     AppPauses = "app_pauses",
     /// New connections are refused from now on.
     AppRefuses = "app_refuses",
+    /// The app says what nobody asked for, on connections that wait for an exchange.
+    AppBlurts = "app_blurts",
     /// The client closes its connection.
     ClientCloses = "client_closes",
     /// The client's connection is reset.
@@ -108,6 +112,8 @@ const LATE: Duration = Duration::from_millis(700);
 const STOP: Duration = Duration::from_millis(1_500);
 /// A loop whose peer thinks it dead.
 const SLEEP: Duration = Duration::from_secs(9);
+/// A loop whose gateway waits for it no longer, and whose clients were told everything.
+const FREEZE: Duration = Duration::from_secs(40);
 /// Shorter and longer than a tunnel waits for its next carrier.
 const OUTAGE: Duration = Duration::from_secs(3);
 const LONG_OUTAGE: Duration = Duration::from_secs(26);
@@ -127,6 +133,10 @@ impl Fault {
         match self {
             Self::AppRefuses => !shape.reused || shape.script == Script::Stale,
             Self::QueueFull => shape.queued,
+            // Others use a connection as soon as it stands.
+            Self::AppBlurts => {
+                shape.back == Back::Http1 && (shape.reused || shape.method == "POST")
+            }
             _ => true,
         }
     }
@@ -154,6 +164,7 @@ impl Fault {
             }),
             Self::AgentStops => hold(world, STOP),
             Self::AgentSleeps => hold(world, SLEEP),
+            Self::AgentFreezes => hold(world, FREEZE),
             Self::GatewayKill => world.gateway().into_iter().for_each(|gateway| {
                 world.kill(gateway);
                 world.order(Order::Bury(gateway, GATEWAY_RESTART));
@@ -176,6 +187,7 @@ impl Fault {
                 world.order(Order::GoOn(Party::App, APP_PAUSE));
             }
             Self::AppRefuses => world.app_refuses = true,
+            Self::AppBlurts => world.blurt(link),
             Self::ClientCloses => {
                 for link in world.standing(Class::Client) {
                     world.close(link, 0);
@@ -210,6 +222,7 @@ impl Fault {
                 | Self::DelayToGateway
                 | Self::AgentKill
                 | Self::AgentSleeps
+                | Self::AgentFreezes
         )
     }
 

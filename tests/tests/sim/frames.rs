@@ -12,8 +12,9 @@ pub(crate) struct Note {
     /// Type number; 0: no frame.
     pub(crate) kind: u8,
     pub(crate) stream: u32,
-    /// DATA: bytes. FINAL, COUNT: written. CREDIT: consumed. GOAWAY: last. WELCOME: low bits of the
-    /// tunnel's id. RESUME: highest stream id, or with a stream its offset.
+    /// DATA: bytes. FINAL, COUNT: written. CREDIT: consumed. GOAWAY: last. BEGIN: remaining
+    /// microseconds. WELCOME: low bits of the tunnel's id. RESUME: highest stream id, or with a stream
+    /// its offset.
     pub(crate) value: u64,
     /// FINAL, COUNT: read. BEGIN: bytes that were expected to be read. DATA: 1 with FIN, and the first byte
     /// above that.
@@ -77,7 +78,10 @@ impl Note {
                 stream, consumed, ..
             } => (stream.0, *consumed, 0),
             Frame::GoAway { last, .. } => (0, u64::from(last.0), 0),
-            Frame::Begin(stream, begin) => (stream.0, 0, begin.expect_read.unwrap_or(u64::MAX)),
+            Frame::Begin(stream, begin) => {
+                let remaining = u64::try_from(begin.remaining.as_micros()).unwrap_or(u64::MAX);
+                (stream.0, remaining, begin.expect_read.unwrap_or(u64::MAX))
+            }
             Frame::Open(stream, _) => (stream.0, 0, 0),
             Frame::Opened { stream, .. }
             | Frame::Refused { stream, .. }

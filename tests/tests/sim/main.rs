@@ -3,7 +3,9 @@
 //!
 //! `BH_SIM=full` strikes every event and draws 20,000 pairs, `BH_DEEP=1` draws a million; without
 //! either a part of both is run. `BH_SIM_REPLAY='post_one 1 57a:carrier_rst' cargo test -p
-//! bridgehead-tests --test sim replay -- --ignored --nocapture` shows one schedule.
+//! bridgehead-tests --test sim replay -- --ignored --nocapture` shows one schedule;
+//! `BH_SIM_SHAPES=get,post_one` with `strike` runs all single faults of some shapes,
+//! `BH_SIM_BUGS=GoAwayIgnored` with `hunt` looks for some planted bugs.
 //!
 //! Ways of faults that once broke a promise stand in `tests/regress/seeds.txt` and are always run.
 
@@ -91,20 +93,22 @@ fn show(summary: &Summary) {
 
 fn last_line(summary: &Summary, score: &planted::Score) -> String {
     format!(
-        "sim: schedules={} distinct={} lies={} avoidable={} queued={} planted={}/{} \
-         regret_app={:.1} \
-         regret_agent={:.1} regret_lost={:.1} regret_resumed={:.1}",
+        "sim: schedules={} distinct={} lies={} avoidable={} planted={}/{} \
+         regret_app={:.1} regret_agent={:.1} regret_lost={:.1} regret_resumed={:.1} \
+         queued={} ledger_known={}/{}",
         summary.schedules,
         summary.distinct.len(),
         summary.lies,
         summary.avoidable,
-        summary.queued,
         score.caught,
         score.of,
         summary.regret(Blame::App),
         summary.regret(Blame::AgentAlive),
         summary.regret(Blame::Lost),
         summary.regret(Blame::Resumed),
+        summary.queued,
+        summary.known,
+        summary.lost,
     )
 }
 
@@ -139,11 +143,7 @@ fn every_shape_is_served_when_nothing_goes_wrong() {
         let fallen = oracle::look(shape, &outcome).fallen;
         let told = &outcome.exchange.told;
         assert_eq!(fallen, Vec::<String>::new(), "{}", shape.name);
-        assert!(
-            told.whole && told.verdict.is_none(),
-            "{}: {told:?}",
-            shape.name
-        );
+        assert!(shape.is_served(told), "{}: {told:?}", shape.name);
     }
 }
 
@@ -181,6 +181,29 @@ fn schedules_that_once_fell_stand() {
 }
 
 #[test]
+#[ignore = "for whoever looks into some shapes"]
+fn strike() {
+    let names = std::env::var("BH_SIM_SHAPES").expect("names of shapes in BH_SIM_SHAPES");
+    let named = |shape: &str| names.split(',').any(|name| name == shape || name == "all");
+    let grounds = Ground::all();
+    let mut some = explore::singles(&grounds);
+    some.retain(|schedule| named(SHAPES[schedule.shape].name));
+    let summary = explore::run(&grounds, &some);
+    eprintln!("{}", summary.table());
+    show(&summary);
+    eprintln!("ledger_known={}/{}", summary.known, summary.lost);
+    eprintln!("without effect: {:?}", summary.idle());
+    assert!(summary.fallen.is_empty());
+}
+
+#[test]
+#[ignore = "for whoever looks into some planted bugs"]
+fn hunt() {
+    let names = std::env::var("BH_SIM_BUGS").expect("names of bugs in BH_SIM_BUGS");
+    planted::hunt_named(&Ground::all(), &names);
+}
+
+#[test]
 #[ignore = "for whoever looks into one schedule"]
 fn replay() {
     let line = std::env::var("BH_SIM_REPLAY").expect("a schedule in BH_SIM_REPLAY");
@@ -191,5 +214,6 @@ fn replay() {
     eprintln!("{}", journal::text(&outcome.entries));
     eprintln!("mark {} end {}", outcome.mark, outcome.end);
     eprintln!("{:?} {:?}", outcome.exchange, outcome.recorded);
+    eprintln!("{:?}", outcome.words);
     eprintln!("{findings:?}");
 }

@@ -29,6 +29,9 @@ const fn room(class: Class) -> usize {
     }
 }
 
+/// What an app says to a connection that nobody used for a while.
+const BLURT: &[u8] = b"HTTP/1.1 408 Request Timeout\r\n\r\n";
+
 /// Who owns an end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Party {
@@ -68,7 +71,10 @@ struct Link {
     dirs: [Dir; 2],
     gone: [bool; 2],
     abrupt: [bool; 2],
-    reset: bool,
+    /// By side: it finds the link reset.
+    reset: [bool; 2],
+    /// Bytes for the app that were written before the last mark.
+    before: u64,
 }
 
 /// A process.
@@ -140,7 +146,8 @@ impl Net {
                 dirs: Default::default(),
                 gone: [false; 2],
                 abrupt: [false; 2],
-                reset: false,
+                reset: [false; 2],
+                before: 0,
             });
             let link = world.links.len() - 1;
             world.note(link, 0, Op::Linked, Note::NONE, 0);
@@ -242,7 +249,7 @@ impl World {
     /// Links of a class that stand.
     pub(crate) fn standing(&self, class: Class) -> Vec<usize> {
         (0..self.links.len())
-            .filter(|l| self.links[*l].class == class && !self.links[*l].reset)
+            .filter(|l| self.links[*l].class == class && self.links[*l].reset == [false; 2])
             .collect()
     }
 
@@ -255,12 +262,44 @@ impl World {
     /// Both ends find it reset; what was not read is lost.
     pub(crate) fn reset(&mut self, link: usize) {
         let l = &mut self.links[link];
-        l.reset = true;
+        l.reset = [true; 2];
         l.dirs.iter_mut().for_each(|d| {
             d.bytes.clear();
             d.frames.clear();
         });
         self.wake(link);
+    }
+
+    /// One end finds it reset; what was on its way to the other is still read.
+    pub(crate) fn reset_side(&mut self, link: usize, side: usize) {
+        let l = &mut self.links[link];
+        l.reset[side] = true;
+        l.dirs[1 - side].bytes.clear();
+        l.dirs[1 - side].frames.clear();
+        self.wake(link);
+    }
+
+    /// What was written until now belongs to exchanges that are over.
+    pub(crate) fn mark_bytes(&mut self) {
+        self.links
+            .iter_mut()
+            .for_each(|link| link.before = link.dirs[0].written);
+    }
+
+    /// The app says something on each connection on which no exchange began since the last mark. At
+    /// an event on such a connection it could not be told from an answer, so nothing is said there.
+    pub(crate) fn blurt(&mut self, at: usize) {
+        if self.links[at].class == Class::App {
+            return;
+        }
+        for link in self.standing(Class::App) {
+            let l = &mut self.links[link];
+            if l.dirs[0].written == l.before && l.gone == [false; 2] && !l.dirs[1].fin {
+                l.dirs[1].bytes.extend_from_slice(BLURT);
+                l.dirs[1].written += BLURT.len() as u64;
+                self.wake(link);
+            }
+        }
     }
 
     /// What `side` writes from now on vanishes, and what was not read as well.

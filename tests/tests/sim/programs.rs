@@ -23,18 +23,29 @@ use bridgehead_protocol::handshake::Token;
 use bridgehead_protocol::io::carrier::Carrier;
 use bridgehead_protocol::wire::RefusedReason;
 use tokio::task::{AbortHandle, JoinHandle};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::app::{self, Seen};
 use crate::fault::Order;
 use crate::journal::Class;
 use crate::net::{End, Net, Party};
-use crate::shape::{Back, Shape};
+use crate::shape::{Back, MAX_BODY, SLOW, Script, Shape};
 
 /// Windows of the simulated route, short so that a schedule has few virtual seconds.
-pub(crate) const FIRST: Duration = Duration::from_secs(4);
+const FIRST: Duration = Duration::from_secs(4);
 pub(crate) const STALL: Duration = Duration::from_secs(3);
 pub(crate) const HOLD: Duration = Duration::from_millis(2_500);
+
+/// The first window of those who have more patience.
+const PATIENT: Duration = Duration::from_secs(9);
+
+/// How long the measured request waits for a sign of the app.
+pub(crate) const fn first_window(shape: &Shape) -> Duration {
+    match shape.patient {
+        true => PATIENT,
+        false => FIRST,
+    }
+}
 
 /// Where everybody seems to be.
 const NOWHERE: SocketAddr = SocketAddr::new(
@@ -56,16 +67,20 @@ pub(crate) fn config(shape: &Shape) -> Config {
         true => "in_flight = 1\nqueue = 1\nqueue_wait = \"3s\"\n",
         false => "",
     };
+    let max_body = match shape.limited {
+        true => format!("max_body = \"{MAX_BODY}B\"\n"),
+        false => String::new(),
+    };
     let key = |agent: u8| token(agent).hash().to_config();
     let text = format!(
         "[gateway]\nhosts = [\"gw.example.com\"]\n[public]\ndomain = \"example.com\"\n\
          [tunnel]\nplain = true\n\
          [defaults]\nfirst_frame_window = \"{}ms\"\nstall_window = \"{}ms\"\n\
          streaming_stall_window = \"{}ms\"\nhold = \"{}ms\"\n\
-         [[app]]\nname = \"demo\"\nprotocol = \"{kind}\"\n{queue}\
+         [[app]]\nname = \"demo\"\nprotocol = \"{kind}\"\n{queue}{max_body}\
          [[agent]]\nid = \"one\"\napps = [\"demo\"]\nkeys = [{{ id = \"k1\", hash = \"{}\" }}]\n\
          [[agent]]\nid = \"two\"\napps = [\"demo\"]\nkeys = [{{ id = \"k2\", hash = \"{}\" }}]\n",
-        FIRST.as_millis(),
+        first_window(shape).as_millis(),
         STALL.as_millis(),
         STALL.as_millis(),
         HOLD.as_millis(),
@@ -342,7 +357,11 @@ impl Dial for Ways {
 }
 
 impl Connect for Ways {
-    fn connect<'a>(&'a self, _: &'a str, _: Instant) -> Soon<'a, Result<AppSocket, ConnectError>> {
+    fn connect<'a>(
+        &'a self,
+        _: &'a str,
+        deadline: Instant,
+    ) -> Soon<'a, Result<AppSocket, ConnectError>> {
         let net = &self.programs.net;
         if net.with(|world| world.app_refuses) {
             let refused = ConnectError {
@@ -352,9 +371,33 @@ impl Connect for Ways {
             };
             return Box::pin(async move { Err(refused) });
         }
-        let [near, far] = net.link(Class::App, [self.party, Party::App]);
-        let (shape, seen) = (self.programs.shape, self.programs.seen.clone());
-        tokio::spawn(app::serve(far, shape, seen));
-        Box::pin(async move { Ok(AppSocket::Given(Box::new(near))) })
+        let shape = self.programs.shape;
+        if shape.script == Script::Slow {
+            return Box::pin(async move {
+                if timeout_at(deadline, sleep(SLOW)).await.is_err() {
+                    return Err(ConnectError {
+                        reason: RefusedReason::ConnectTimeout,
+                        errno: 110,
+                        text: "timed out".to_owned(),
+                    });
+                }
+                Ok(self.take())
+            });
+        }
+        let socket = self.take();
+        Box::pin(async move { Ok(socket) })
+    }
+}
+
+impl Ways {
+    /// A connection to the app, which serves it.
+    fn take(&self) -> AppSocket {
+        let [near, far] = self.programs.net.link(Class::App, [self.party, Party::App]);
+        tokio::spawn(app::serve(
+            far,
+            self.programs.shape,
+            self.programs.seen.clone(),
+        ));
+        AppSocket::Given(Box::new(near))
     }
 }

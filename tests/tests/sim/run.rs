@@ -12,7 +12,7 @@ use crate::client::{Client, Timed, occupy, timed};
 use crate::fault::Fault;
 use crate::journal::{Class, Entry, Journal, Op, Plan};
 use crate::net::{Net, World};
-use crate::oracle;
+use crate::oracle::{self, Word};
 use crate::programs::{Programs, config};
 use crate::shape::{Front, Shape};
 
@@ -32,6 +32,9 @@ const SETTLED: Duration = Duration::from_secs(40);
 /// What one schedule was like.
 pub(crate) struct Outcome {
     pub(crate) entries: Vec<Entry>,
+    /// Where the connection of the first exchange begins to wait for the measured one, if there is a
+    /// first.
+    pub(crate) idle: usize,
     /// Where the measured exchange begins.
     pub(crate) mark: usize,
     /// Where its client had its answer.
@@ -44,15 +47,17 @@ pub(crate) struct Outcome {
     pub(crate) left: Vec<String>,
     /// The gateway's own record: `outcome/delivery/code`.
     pub(crate) recorded: Vec<String>,
+    /// What the ledger says of it, some time after the answer and when all has settled.
+    pub(crate) words: [Option<Word>; 2],
 }
 
 impl Outcome {
     /// Nothing went wrong but carriers that broke and could be dialled again at once, and yet the
     /// request failed.
-    pub(crate) fn is_failed_by_cuts(&self) -> bool {
+    pub(crate) fn is_failed_by_cuts(&self, shape: &Shape) -> bool {
         let breaks = |plan: &Plan| matches!(plan.fault, Fault::CarrierFin | Fault::CarrierRst);
         let told = &self.exchange.told;
-        let served = told.whole && told.verdict.is_none();
+        let served = shape.is_served(told);
         !self.plans.is_empty() && self.plans.iter().all(breaks) && !served
     }
 }
@@ -87,9 +92,11 @@ impl Setting {
         let programs = Programs::start(net.clone(), self.shape, Arc::clone(&self.config), seed);
         sleep(WARM_UP).await;
         let mut client = self.client(&programs).await;
+        let mut idle = None;
         if self.shape.reused {
             // Under a fault it may fail; the measured exchange then has a world as it is.
             client.warm().await;
+            idle = Some(here(&net));
             sleep(IDLE).await;
         }
         if self.shape.queued {
@@ -108,6 +115,13 @@ impl Setting {
             sleep(LATER).await;
         }
         let seen = programs.seen.all().clone();
+        let of_app = seen.iter().find(|r| r.path == "/x");
+        let id = exchange
+            .told
+            .id
+            .clone()
+            .or(of_app.and_then(|r| r.id.clone()));
+        let early = oracle::word(&programs, id.as_deref());
         drop(client);
         // A process that hangs is killed at last; whatever it held must then be given back.
         net.with(World::end_the_app);
@@ -115,6 +129,7 @@ impl Setting {
         if oracle::unsettled(&programs) {
             sleep(SETTLED).await;
         }
+        let words = [early, oracle::word(&programs, id.as_deref())];
         let left = oracle::left(&programs).await;
         let (entries, hash, struck) = net.with(|world| {
             world.journal.seal();
@@ -124,6 +139,7 @@ impl Setting {
         });
         Outcome {
             entries,
+            idle: idle.unwrap_or(mark),
             mark,
             end,
             exchange,
@@ -133,6 +149,7 @@ impl Setting {
             plans: plans.to_vec(),
             left,
             recorded,
+            words,
         }
     }
 
@@ -158,6 +175,7 @@ fn here(net: &Net) -> usize {
             len: 0,
         };
         // No fault strikes at a mark; those that wait for it strike at the next entry.
+        world.mark_bytes();
         let at = world.journal.entries.len();
         world.journal.mark(entry);
         at

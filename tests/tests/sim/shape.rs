@@ -2,10 +2,17 @@
 
 use std::time::Duration;
 
+use crate::client::Told;
+
 /// Time the app thinks before it answers.
 pub(crate) const THINK: Duration = Duration::from_millis(300);
 /// Between two pieces of anything that comes in pieces.
 pub(crate) const GAP: Duration = Duration::from_millis(50);
+/// Until a slow app takes a connection: later than the first window, sooner than a silent tunnel is
+/// dead.
+pub(crate) const SLOW: Duration = Duration::from_millis(4_700);
+/// What a route takes of a body that is longer, if it has a limit.
+pub(crate) const MAX_BODY: usize = 1000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Front {
@@ -51,6 +58,12 @@ pub(crate) enum Script {
     Events,
     /// Leaves bytes on the kept connection after the warm-up.
     Stale,
+    /// Thinks once more between its head and its body.
+    Headed,
+    /// Takes connections later than the first window of a request waits.
+    Slow,
+    /// Streams messages of gRPC's media type.
+    Grpc,
 }
 
 /// What is spoken to the app.
@@ -74,6 +87,10 @@ pub(crate) struct Shape {
     pub(crate) queued: bool,
     /// Agents that offer the app from the start.
     pub(crate) agents: u16,
+    /// Its first window is longer than a tunnel is silent before it is dead.
+    pub(crate) patient: bool,
+    /// The body is longer than the route allows.
+    pub(crate) limited: bool,
 }
 
 const fn shape(name: &'static str, method: &'static str, body: Body) -> Shape {
@@ -87,6 +104,8 @@ const fn shape(name: &'static str, method: &'static str, body: Body) -> Shape {
         reused: false,
         queued: false,
         agents: 1,
+        patient: false,
+        limited: false,
     }
 }
 
@@ -125,6 +144,46 @@ impl Shape {
 
     const fn agents(self, agents: u16) -> Self {
         Self { agents, ..self }
+    }
+
+    const fn patient(self) -> Self {
+        Self {
+            patient: true,
+            ..self
+        }
+    }
+
+    const fn limited(self) -> Self {
+        Self {
+            limited: true,
+            ..self
+        }
+    }
+
+    /// The client was told what it is told when nothing goes wrong.
+    pub(crate) fn is_served(&self, told: &Told) -> bool {
+        let code = told.verdict.as_ref().map(|verdict| &*verdict.code);
+        let own = match (self.limited, self.script) {
+            (true, _) => code == Some("BODY_TOO_LARGE"),
+            (false, Script::Slow) => code.is_some_and(|code| code.starts_with("BH_APP_")),
+            (false, _) => code.is_none(),
+        };
+        told.whole && own
+    }
+
+    /// Status of the app's answer.
+    pub(crate) fn status(&self) -> u16 {
+        if self.is_pipe() { 101 } else { 200 }
+    }
+
+    /// Its head goes to the client at once.
+    pub(crate) fn streams(&self) -> bool {
+        matches!(self.script, Script::Events | Script::Grpc)
+    }
+
+    /// No window runs behind its head.
+    pub(crate) fn is_endless(&self) -> bool {
+        self.is_pipe() || self.script == Script::Grpc
     }
 
     /// Both directions flow after the head; no window runs.
@@ -171,6 +230,21 @@ pub(crate) const SHAPES: &[Shape] = &[
         .h2c()
         .reused(),
     shape("h2_h2c_post_one", "POST", Body::One).h2().h2c(),
+    shape("get_headed", "GET", Body::None).does(Script::Headed),
+    shape("h2_post_headed", "POST", Body::One)
+        .h2()
+        .does(Script::Headed),
+    shape("post_limited", "POST", Body::Trickle).limited(),
+    shape("h2_post_limited", "POST", Body::Many).h2().limited(),
+    shape("get_slow", "GET", Body::None).does(Script::Slow),
+    shape("h2_get_slow", "GET", Body::None)
+        .h2()
+        .does(Script::Slow),
+    shape("get_patient", "GET", Body::None).patient(),
+    shape("post_one_patient_reused", "POST", Body::One)
+        .patient()
+        .reused(),
+    shape("h2_grpc", "POST", Body::One).h2().does(Script::Grpc),
 ];
 
 /// What the app says to the measured exchange.

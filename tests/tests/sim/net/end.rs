@@ -91,16 +91,17 @@ impl World {
             l.dirs[side].writer = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        if l.reset || l.gone[side] {
+        if l.reset[side] || l.gone[side] {
             return Poll::Ready(Err(reset()));
         }
         let dir = &mut l.dirs[side];
         if dir.fin && !dir.hole {
-            // Somebody between the ends closed it: the first bytes meet a reset.
+            // Somebody between the ends closed it: the first bytes meet a reset. What the far end did
+            // not read yet stands before its end as it stood.
             let count = bytes.len();
             dir.written += count as u64;
             self.note(link, side, Op::Wrote, Note::LOST, count as u32);
-            self.reset(link);
+            self.reset_side(link, side);
             return Poll::Ready(Ok(count));
         }
         let free = room(l.class).saturating_sub(dir.bytes.len());
@@ -156,7 +157,7 @@ impl World {
             return Poll::Pending;
         }
         let l = &mut self.links[link];
-        if l.reset || l.gone[side] {
+        if l.reset[side] || l.gone[side] {
             return Poll::Ready(Err(reset()));
         }
         let dir = &mut l.dirs[1 - side];
@@ -206,7 +207,7 @@ impl World {
         let l = &self.links[link];
         let dir = &l.dirs[1 - side];
         let late = dir.until.is_some_and(|until| Instant::now() < until);
-        !l.reset && !late && !dir.bytes.is_empty()
+        !l.reset[side] && !late && !dir.bytes.is_empty()
     }
 }
 
@@ -276,7 +277,8 @@ impl Drop for End {
 
 impl Transport for End {
     fn is_reset(&self) -> bool {
-        self.net.with(|world| world.links[self.link].reset)
+        self.net
+            .with(|world| world.links[self.link].reset[self.side])
     }
 
     fn reset_on_close(&self) {
@@ -290,7 +292,7 @@ impl Given for End {
         self.net.with(|world| {
             let link = &world.links[self.link];
             let dir = &link.dirs[1 - self.side];
-            link.reset || dir.fin || !dir.bytes.is_empty()
+            link.reset[self.side] || dir.fin || !dir.bytes.is_empty()
         })
     }
 

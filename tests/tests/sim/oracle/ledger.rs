@@ -1,0 +1,126 @@
+//! What the ledger says of the measured exchange after it, against what the app saw and said.
+
+use bridgehead_gateway::ledger::State;
+use bridgehead_protocol::wire::Kind;
+use uuid::Uuid;
+
+use super::{Case, Findings};
+use crate::fault::Fault;
+use crate::journal::{Class, Op};
+use crate::programs::Programs;
+use crate::shape::Back;
+
+/// So many virtual microseconds after an agent is back the ledger shall know what it reported.
+const SOON: u64 = 5_000_000;
+
+/// What the ledger says of one exchange.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word {
+    state: State,
+    status: Option<u16>,
+    /// Virtual microseconds at which it came to say so.
+    at: u64,
+}
+
+/// What the gateway's ledger says of a request by its number; nothing if it is not kept there.
+pub(crate) fn word(programs: &Programs, id: Option<&str>) -> Option<Word> {
+    let shared = programs.gateway()?;
+    let shared = shared.shared();
+    let id = Uuid::parse_str(id?).ok()?;
+    let outcome = shared.ledger.by_request(shared.clock.now(), id)?;
+    Some(Word {
+        state: outcome.state,
+        status: outcome.status,
+        at: outcome.at?.as_micros(),
+    })
+}
+
+impl Case<'_> {
+    /// The ledger never says what is not so, and never takes back what it said.
+    pub(super) fn ledger(&self, findings: &mut Findings) {
+        let [early, late] = self.outcome.words;
+        let told = &self.outcome.exchange.told;
+        for word in [early, late].into_iter().flatten() {
+            if word.state == State::NotDelivered && self.saw > 0 {
+                findings.lie = true;
+                let lie = format!("I1 a lie of the ledger: {} bytes seen", self.saw);
+                findings.fallen.push(lie);
+            }
+            if word.state == State::Answered && !self.app_spoke() {
+                let early = "I2 the ledger says answered, and the app said nothing".to_owned();
+                findings.fallen.push(early);
+            }
+            if word
+                .status
+                .is_some_and(|status| status != self.shape.status())
+            {
+                let status = format!("I3 the ledger says status {:?}", word.status);
+                findings.fallen.push(status);
+            }
+            let nothing = told.verdict.as_ref().is_some_and(|v| v.says_nothing());
+            if nothing && word.state != State::NotDelivered {
+                let weaker = format!("I3 told not_delivered, the ledger says {:?}", word.state);
+                findings.fallen.push(weaker);
+            }
+        }
+        if let (Some(early), Some(late)) = (early, late) {
+            let certain = matches!(early.state, State::NotDelivered | State::Answered);
+            if certain && early.state != late.state {
+                let back = format!("I3 the ledger took back {:?}", early.state);
+                findings.fallen.push(back);
+            }
+        }
+        findings.known = self.became_known();
+    }
+
+    /// The app said something behind the first byte that it saw.
+    fn app_spoke(&self) -> bool {
+        if self.shape.back == Back::H2c {
+            let mut seen = self.outcome.seen.iter();
+            return seen.any(|r| r.path == "/x" && r.answered);
+        }
+        let entries = &self.outcome.entries[self.outcome.mark..];
+        let asked = entries.iter().position(|e| {
+            e.class == Class::App
+                && e.side == 0
+                && e.op == Op::Wrote
+                && e.note.begins() == Some(crate::frames::Whose::Measured)
+        });
+        let Some(asked) = asked else {
+            return false;
+        };
+        let link = entries[asked].link;
+        let said = |e: &crate::journal::Entry| e.link == link && e.side == 1 && e.op == Op::Wrote;
+        entries[asked..].iter().any(said)
+    }
+
+    /// Of a request told `unknown` because its tunnel was lost, while its agent lived: whether the
+    /// ledger knew better in time.
+    fn became_known(&self) -> Option<bool> {
+        let told = self.outcome.exchange.told.verdict.as_ref()?;
+        if told.delivery != "unknown" || told.reason != "tunnel_lost" {
+            return None;
+        }
+        let cannot_come_back = |fault: Fault| {
+            use Fault::{AgentDrain, AgentKill, GatewayKill, Takeover, TokenRevoked};
+            matches!(
+                fault,
+                AgentKill | GatewayKill | TokenRevoked | Takeover | AgentDrain
+            )
+        };
+        if self.struck(cannot_come_back) {
+            return None;
+        }
+        let entries = &self.outcome.entries;
+        let told_at = entries[self.told_at().min(entries.len() - 1)].at;
+        let welcome = |e: &&crate::journal::Entry| {
+            e.side == 1 && e.op == Op::Read && e.note.is(Kind::Welcome) && e.at >= told_at
+        };
+        let back = entries.iter().find(welcome).map_or(told_at, |e| e.at);
+        let known = |word: &Word| {
+            let certain = matches!(word.state, State::NotDelivered | State::Answered);
+            certain && word.at <= back + SOON
+        };
+        Some(self.outcome.words[1].as_ref().is_some_and(known))
+    }
+}
