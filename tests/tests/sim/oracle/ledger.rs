@@ -94,21 +94,13 @@ impl Case<'_> {
         entries[asked..].iter().any(said)
     }
 
-    /// Of a request told `unknown` because its tunnel was lost, while its agent lived: whether the
-    /// ledger knew better in time.
+    /// Of a request told `unknown` where nothing went wrong but the way to an agent that lived: whether
+    /// the ledger knew better in time.
     fn became_known(&self) -> Option<bool> {
         let told = self.outcome.exchange.told.verdict.as_ref()?;
-        if told.delivery != "unknown" || told.reason != "tunnel_lost" {
-            return None;
-        }
-        let cannot_come_back = |fault: Fault| {
-            use Fault::{AgentDrain, AgentKill, GatewayKill, Takeover, TokenRevoked};
-            matches!(
-                fault,
-                AgentKill | GatewayKill | TokenRevoked | Takeover | AgentDrain
-            )
-        };
-        if self.struck(cannot_come_back) {
+        let mut faults = self.outcome.plans.iter().map(|plan| plan.fault);
+        let comes_back = |fault: Fault| fault.cuts_the_carrier() && fault != Fault::AgentKill;
+        if told.delivery != "unknown" || !faults.all(comes_back) {
             return None;
         }
         let entries = &self.outcome.entries;
