@@ -13,6 +13,21 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
     fn reset_on_close(&self);
 }
 
+/// A client's connection on which nothing is parsed.
+pub trait RawTransport: Transport + Sync {
+    /// Ends once the connection is known to be broken; what the client says, and a half-close, stay to
+    /// be read. Cancel safe.
+    fn broken(&self) -> impl Future<Output = ()> + Send;
+}
+
+impl RawTransport for TcpStream {
+    async fn broken(&self) {
+        if self.peek(&mut [0]).await.is_ok() {
+            std::future::pending().await
+        }
+    }
+}
+
 impl Transport for TcpStream {
     fn is_reset(&self) -> bool {
         !matches!(self.take_error(), Ok(None))

@@ -10,7 +10,6 @@ use bridgehead_protocol::verdict::{Code, Delivery, Reason};
 use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
-use tokio::net::TcpStream;
 
 use super::admission::overload;
 use super::app::Offsets;
@@ -18,6 +17,7 @@ use super::apps::AppState;
 use super::front::ClientInfo;
 use super::retry::{Failed, Next, Tries};
 use super::{Exchanges, Shared, draining, evidence};
+use crate::accept::RawTransport;
 use crate::config::defaults::DEAD_AFTER;
 use crate::error::Failure;
 use crate::route::AppRoute;
@@ -43,7 +43,7 @@ enum CutShort {
 
 impl Exchanges {
     /// Serves one connection to the end. Dropping the future closes it abruptly.
-    pub async fn serve_tcp(&self, mut client: TcpStream, info: ClientInfo, app: &str) {
+    pub async fn serve_tcp<IO: RawTransport>(&self, mut client: IO, info: ClientInfo, app: &str) {
         let shared = self.shared();
         let state = shared.apps.state(app);
         let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
@@ -58,7 +58,7 @@ impl Exchanges {
         );
         guard.app(&state.name, &state.metrics);
         // A client whose app cannot be reached must not take the end for an orderly one.
-        let abrupt = |client: &TcpStream| drop(client.set_zero_linger());
+        let abrupt = IO::reset_on_close;
         let route = shared.routes.load().app(app).map(Arc::clone);
         let admitted = route.as_ref().map(|route| {
             let limits = &route.settings.admission;
@@ -171,7 +171,7 @@ impl Shared {
         guard: &mut ExchangeGuard,
         way: &Way<'_>,
         info: &ClientInfo,
-        client: &TcpStream,
+        client: &impl RawTransport,
     ) -> Result<(Place, TunnelStream), Failure> {
         let mut tries = Tries::begin(self.clock.now(), way.hold, way.window);
         let mut avoid = Vec::new();
@@ -261,18 +261,12 @@ impl Shared {
     }
 
     /// Waits for the next try, unless the client resets its connection first.
-    async fn wait_tcp(&self, client: &TcpStream, pause: Duration) -> Hold {
+    async fn wait_tcp(&self, client: &impl RawTransport, pause: Duration) -> Hold {
         let mut shutdown = self.shutdown.clone();
-        let reset = async {
-            // Bytes, or a half-close, are no reason to stop waiting; they are read later.
-            if client.peek(&mut [0]).await.is_ok() {
-                std::future::pending::<()>().await;
-            }
-        };
         tokio::select! {
             biased;
             () = shutdown.draining() => Hold::Goes,
-            () = reset => Hold::Over,
+            () = client.broken() => Hold::Over,
             () = tokio::time::sleep(pause) => Hold::Goes,
         }
     }

@@ -12,7 +12,7 @@ use bridgehead_protocol::io::carrier::Carrier;
 
 use super::gateway::{self, Ground};
 use super::workers::Fronts;
-use crate::accept::Transport;
+use crate::accept::{RawTransport, Transport};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -61,6 +61,17 @@ impl Handed {
     ) -> impl Future<Output = ()> + Send + use<IO> {
         let front = self.fronts.http.clone();
         async move { front.plain(io, info).await }
+    }
+
+    /// Serves a connection to a TCP app to its end. Dropping the future cuts it.
+    pub fn tcp<IO: RawTransport>(
+        &self,
+        io: IO,
+        info: ClientInfo,
+        app: &'static str,
+    ) -> impl Future<Output = ()> + Send + use<IO> {
+        let exchanges = self.fronts.tcp.corridor.exchanges.clone();
+        async move { exchanges.serve_tcp(io, info, app).await }
     }
 
     /// Serves an agent's carrier to its end. Dropping the future cuts it.

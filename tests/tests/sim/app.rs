@@ -65,6 +65,7 @@ pub(crate) async fn serve(io: End, shape: Shape, seen: Seen) {
             while connection.exchange().await.is_some() {}
         }
         Back::H2c => h2c(io, seen).await,
+        Back::Tcp => drop(tcp(io, seen).await),
     }
 }
 
@@ -287,6 +288,23 @@ impl Connection {
             self.say(&piece).await?;
             self.seen.note(at, |r| r.said += piece.len());
         }
+    }
+}
+
+/// Echoes until the client has said all, and then ends in order.
+async fn tcp(mut io: End, seen: Seen) -> std::io::Result<()> {
+    let mut piece = [0; 16 * 1024];
+    let mut at = None;
+    loop {
+        let count = io.read(&mut piece).await?;
+        if count == 0 {
+            return io.shutdown().await;
+        }
+        let at = *at.get_or_insert_with(|| seen.add("/x", None));
+        seen.note(at, |r| r.body.extend_from_slice(&piece[..count]));
+        sleep(GAP).await;
+        io.write_all(&piece[..count]).await?;
+        seen.note(at, |r| r.said += count);
     }
 }
 

@@ -76,6 +76,8 @@ pub(crate) enum Client {
         send: h2::client::SendRequest<Bytes>,
         connection: tokio::task::JoinHandle<()>,
     },
+    /// Raw bytes.
+    Tcp(End),
     Gone,
 }
 
@@ -114,6 +116,14 @@ impl Client {
 
     /// The measured exchange.
     pub(crate) async fn measured(&mut self, shape: &Shape) -> Told {
+        if let Self::Tcp(io) = self {
+            let mut told = Told::default();
+            let bytes = shape.sent();
+            let asked = tcp(io, &bytes, &mut told);
+            let late = timeout(PATIENCE, asked).await.is_err();
+            told.gave_up = late;
+            return told;
+        }
         self.ask(shape.method, "/x", shape.body, shape.script).await
     }
 
@@ -127,13 +137,36 @@ impl Client {
                 Self::Http2 { send, .. } => {
                     http2(send.clone(), (method, path), body, &mut told).await;
                 }
-                Self::Gone => {}
+                Self::Tcp(_) | Self::Gone => {}
             }
         };
         let late = timeout(PATIENCE, asked).await.is_err();
         told.gave_up = late;
         told
     }
+}
+
+/// Says all, half-closes, and reads to the end; a reset is no end.
+async fn tcp(io: &mut End, bytes: &[u8], told: &mut Told) {
+    let (mut read, mut write) = tokio::io::split(io);
+    let sending = async {
+        // Whoever cannot send learns why by reading.
+        if write.write_all(bytes).await.is_ok() {
+            let _ = write.shutdown().await;
+        }
+    };
+    let reading = async {
+        let mut piece = [0; 16 * 1024];
+        while let Ok(count) = read.read(&mut piece).await {
+            told.status = 200;
+            told.whole = count == 0;
+            told.body.extend_from_slice(&piece[..count]);
+            if count == 0 {
+                return;
+            }
+        }
+    };
+    tokio::join!(sending, reading);
 }
 
 async fn http1(

@@ -84,7 +84,7 @@ impl<'a> Case<'a> {
         let whole = view(&outcome.entries, outcome.mark, outcome.entries.len());
         // What an h2c connection says before its first request: preface and settings.
         let greeting = match shape.back {
-            Back::Http1 => 0,
+            Back::Http1 | Back::Tcp => 0,
             Back::H2c => {
                 let fresh = whole.values().filter_map(|stream| stream.begun);
                 fresh.min().unwrap_or(0)

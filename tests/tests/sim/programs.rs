@@ -29,7 +29,7 @@ use crate::app::{self, Seen};
 use crate::fault::Order;
 use crate::journal::Class;
 use crate::net::{End, Net, Party};
-use crate::shape::{Back, MAX_BODY, SLOW, Script, Shape};
+use crate::shape::{Back, Front, MAX_BODY, SLOW, Script, Shape};
 
 /// Windows of the simulated route, short so that a schedule has few virtual seconds.
 const FIRST: Duration = Duration::from_secs(4);
@@ -53,15 +53,19 @@ const NOWHERE: SocketAddr = SocketAddr::new(
     4000,
 );
 
+/// Name of the app.
+const APP: &str = "demo";
+
 fn token(agent: u8) -> Token {
     Token::generate(&format!("k{agent}"), &[agent; 32]).expect("a token")
 }
 
 /// The gateway's configuration for a shape.
 pub(crate) fn config(shape: &Shape) -> Config {
-    let kind = match shape.back {
-        Back::Http1 => "http1",
-        Back::H2c => "h2c",
+    let protocol = match shape.back {
+        Back::Http1 => "protocol = \"http1\"\n",
+        Back::H2c => "protocol = \"h2c\"\n",
+        Back::Tcp => "protocol = \"tcp\"\nport = 5000\n",
     };
     let queue = match shape.queued {
         true => "in_flight = 1\nqueue = 1\nqueue_wait = \"3s\"\n",
@@ -77,7 +81,7 @@ pub(crate) fn config(shape: &Shape) -> Config {
          [tunnel]\nplain = true\n\
          [defaults]\nfirst_frame_window = \"{}ms\"\nstall_window = \"{}ms\"\n\
          streaming_stall_window = \"{}ms\"\nhold = \"{}ms\"\n\
-         [[app]]\nname = \"demo\"\nprotocol = \"{kind}\"\n{queue}{max_body}\
+         [[app]]\nname = \"demo\"\n{protocol}{queue}{max_body}\
          [[agent]]\nid = \"one\"\napps = [\"demo\"]\nkeys = [{{ id = \"k1\", hash = \"{}\" }}]\n\
          [[agent]]\nid = \"two\"\napps = [\"demo\"]\nkeys = [{{ id = \"k2\", hash = \"{}\" }}]\n",
         first_window(shape).as_millis(),
@@ -174,10 +178,11 @@ impl Programs {
         let target = match self.shape.back {
             Back::Http1 => "http://127.0.0.1:3000",
             Back::H2c => "h2c://127.0.0.1:3000",
+            Back::Tcp => "tcp://127.0.0.1:3000",
         };
         let target = Target::parse(target).expect("a target");
         let mut options = RunOptions::new(address, TokenSource::Given(token(whose)))
-            .with_app(AppSpec::new("demo", target));
+            .with_app(AppSpec::new(APP, target));
         options.agent = format!("agent-{whose}");
         options.tunnels = NonZeroU8::MIN;
         options.seed = seed;
@@ -225,6 +230,7 @@ impl Programs {
 
     /// A client's connection.
     pub(crate) fn client(&self) -> Option<End> {
+        let front = self.shape.front;
         self.connect(
             Class::Client,
             |gateway| [Party::Client, gateway],
@@ -236,7 +242,11 @@ impl Programs {
                     sni: None,
                     connection: 1,
                 };
-                (near, tokio::spawn(gateway.client(far, info)).abort_handle())
+                let task = match front {
+                    Front::Http1 | Front::Http2 => tokio::spawn(gateway.client(far, info)),
+                    Front::Tcp => tokio::spawn(gateway.tcp(far, info, APP)),
+                };
+                (near, task.abort_handle())
             },
         )
     }

@@ -157,6 +157,7 @@ impl Setting {
         match (programs.client(), self.shape.front) {
             (None, _) => Client::Gone,
             (Some(io), Front::Http1) => Client::http1(io),
+            (Some(io), Front::Tcp) => Client::Tcp(io),
             (Some(io), Front::Http2) => Client::http2(io).await,
         }
     }

@@ -18,6 +18,8 @@ pub(crate) const MAX_BODY: usize = 1000;
 pub(crate) enum Front {
     Http1,
     Http2,
+    /// Bytes of no known protocol, half-closed by the client and then by the app.
+    Tcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ pub(crate) enum Script {
 pub(crate) enum Back {
     Http1,
     H2c,
+    /// Everything is echoed.
+    Tcp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +135,14 @@ impl Shape {
         }
     }
 
+    const fn tcp(self) -> Self {
+        Self {
+            front: Front::Tcp,
+            back: Back::Tcp,
+            ..self
+        }
+    }
+
     const fn queued(self) -> Self {
         Self {
             queued: true,
@@ -168,12 +180,28 @@ impl Shape {
             (false, Script::Slow) => code.is_some_and(|code| code.starts_with("BH_APP_")),
             (false, _) => code.is_none(),
         };
-        told.whole && own
+        let said = match self.front {
+            Front::Tcp => told.body == self.sent(),
+            Front::Http1 | Front::Http2 => true,
+        };
+        told.whole && own && said
+    }
+
+    /// What the client sends as the body, or through a pipe. On TCP it begins like a request, by which
+    /// the oracle knows whose bytes they are.
+    pub(crate) fn sent(&self) -> Vec<u8> {
+        match self.front {
+            Front::Tcp => [b"P", &*self.body.bytes()].concat(),
+            Front::Http1 | Front::Http2 => self.body.bytes(),
+        }
     }
 
     /// Status of the app's answer.
     pub(crate) fn status(&self) -> u16 {
-        if self.is_pipe() { 101 } else { 200 }
+        match self.script {
+            Script::WebSocket => 101,
+            _ => 200,
+        }
     }
 
     /// Its head goes to the client at once.
@@ -188,7 +216,7 @@ impl Shape {
 
     /// Both directions flow after the head; no window runs.
     pub(crate) fn is_pipe(&self) -> bool {
-        self.script == Script::WebSocket
+        self.script == Script::WebSocket || self.front == Front::Tcp
     }
 }
 
@@ -244,6 +272,8 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("post_one_patient_reused", "POST", Body::One)
         .patient()
         .reused(),
+    shape("tcp", "POST", Body::One).tcp(),
+    shape("tcp_many", "POST", Body::Many).tcp(),
     shape("h2_grpc", "POST", Body::One).h2().does(Script::Grpc),
 ];
 

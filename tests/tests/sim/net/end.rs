@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bridgehead_agent::app::connect::Given;
-use bridgehead_gateway::accept::Transport;
+use bridgehead_gateway::accept::{RawTransport, Transport};
 use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -250,16 +250,18 @@ impl AsyncWrite for End {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let (link, side) = (self.link, self.side);
         self.net.with(|world| {
-            if !world.is_held(link, side) {
-                world.links[link].dirs[side].fin = true;
-                world.note(link, side, Op::Ended, Note::NONE, 0);
-                world.wake(link);
+            if world.is_held(link, side) {
+                world.links[link].dirs[side].writer = Some(cx.waker().clone());
+                return Poll::Pending;
             }
-        });
-        Poll::Ready(Ok(()))
+            world.links[link].dirs[side].fin = true;
+            world.note(link, side, Op::Ended, Note::NONE, 0);
+            world.wake(link);
+            Poll::Ready(Ok(()))
+        })
     }
 }
 
@@ -284,6 +286,22 @@ impl Transport for End {
     fn reset_on_close(&self) {
         self.net
             .with(|world| world.links[self.link].abrupt[self.side] = true);
+    }
+}
+
+impl RawTransport for End {
+    async fn broken(&self) {
+        std::future::poll_fn(|cx| {
+            self.net.with(|world| {
+                let link = &mut world.links[self.link];
+                if link.reset[self.side] {
+                    return Poll::Ready(());
+                }
+                link.dirs[1 - self.side].reader = Some(cx.waker().clone());
+                Poll::Pending
+            })
+        })
+        .await;
     }
 }
 

@@ -100,7 +100,9 @@ impl Case<'_> {
         let told = self.outcome.exchange.told.verdict.as_ref()?;
         let mut faults = self.outcome.plans.iter().map(|plan| plan.fault);
         let comes_back = |fault: Fault| fault.cuts_the_carrier() && fault != Fault::AgentKill;
-        if told.delivery != "unknown" || !faults.all(comes_back) {
+        // A body over its limit is stopped whatever became of the way.
+        let stopped = told.code == "BODY_TOO_LARGE";
+        if told.delivery != "unknown" || stopped || !faults.all(comes_back) {
             return None;
         }
         let entries = &self.outcome.entries;

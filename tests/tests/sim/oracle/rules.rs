@@ -10,7 +10,7 @@ use super::view::tunnels;
 use crate::fault::Fault;
 use crate::journal::{Class, Entry, Op};
 use crate::programs::{STALL, first_window};
-use crate::shape::answer;
+use crate::shape::{Front, answer};
 
 /// A silent peer is dead after this, and one tick more if the loop was late.
 const DEAD: Duration = Duration::from_secs(8);
@@ -28,7 +28,7 @@ impl Case<'_> {
         if told.heads > 1 {
             fallen.push(format!("I4 {} outcomes", told.heads));
         }
-        if self.struck(Fault::takes_the_client) {
+        if self.struck(Fault::takes_the_client) || self.shape.front == Front::Tcp {
             return;
         }
         // A connection that is idle, as far as the gateway can see, may end with a drain.
@@ -175,7 +175,7 @@ impl Case<'_> {
 
     /// I6.
     pub(super) fn bytes(&self, fallen: &mut Vec<String>) {
-        let sent = self.shape.body.bytes();
+        let sent = self.shape.sent();
         let seen = self.outcome.seen.iter().filter(|r| r.path == "/x");
         for request in seen {
             if !sent.starts_with(&request.body) {
@@ -199,7 +199,7 @@ impl Case<'_> {
         };
         if !said.starts_with(&told.body) {
             fallen.push("I6 the client read other bytes than were said".to_owned());
-        } else if told.whole && told.body.len() != said.len() {
+        } else if told.whole && told.body.len() != said.len() && !self.ended_in_order() {
             fallen.push(format!(
                 "I6 an answer of {} bytes looked whole at {}",
                 said.len(),
@@ -208,9 +208,17 @@ impl Case<'_> {
         }
     }
 
+    /// What follows no protocol ends as its app's connection ended, or with a gateway that was killed
+    /// as the kernel has it.
+    fn ended_in_order(&self) -> bool {
+        let ends = |fault| matches!(fault, Fault::AppStops | Fault::GatewayKill);
+        self.shape.front == Front::Tcp && self.struck(ends)
+    }
+
     /// I8.
     pub(super) fn late(&self, fallen: &mut Vec<String>) {
-        let Some(first) = self.first_at else {
+        // No window runs over the bytes of a TCP app.
+        let Some(first) = self.first_at.filter(|_| self.shape.front != Front::Tcp) else {
             return;
         };
         let began = self.outcome.entries[self.outcome.mark].at;

@@ -134,7 +134,7 @@ pub(super) fn allowed(
     let streams = view(entries, mark, until);
     // What an h2c app says beside its answers (settings, pings) is no answer; the wire shows bytes.
     let nothing_said: &[bool] = match shape.back {
-        Back::Http1 => &[false],
+        Back::Http1 | Back::Tcp => &[false],
         Back::H2c => &[false, true],
     };
     // The exchange goes on to another stream only after a proof, so the worst is the last.
