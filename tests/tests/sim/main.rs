@@ -33,7 +33,7 @@ use run::Setting;
 use shape::SHAPES;
 
 /// Of the single faults of a quick run one in so many; no divisor of the number of faults.
-const QUICK: usize = 97;
+const QUICK: usize = 127;
 const QUICK_PAIRS: usize = 150;
 const FULL_PAIRS: usize = 20_000;
 const DEEP_PAIRS: usize = 1_000_000;

@@ -6,7 +6,8 @@ use uuid::Uuid;
 
 use super::{Case, Findings};
 use crate::fault::Fault;
-use crate::journal::{Class, Op};
+use crate::frames::Whose;
+use crate::journal::{Class, Entry, Op};
 use crate::programs::Programs;
 use crate::shape::Back;
 
@@ -84,30 +85,31 @@ impl Case<'_> {
             e.class == Class::App
                 && e.side == 0
                 && e.op == Op::Wrote
-                && e.note.begins() == Some(crate::frames::Whose::Measured)
+                && e.note.begins() == Some(Whose::Measured)
         });
         let Some(asked) = asked else {
             return false;
         };
         let link = entries[asked].link;
-        let said = |e: &crate::journal::Entry| e.link == link && e.side == 1 && e.op == Op::Wrote;
+        let said = |e: &Entry| e.link == link && e.side == 1 && e.op == Op::Wrote;
         entries[asked..].iter().any(said)
     }
 
     /// Of a request told `unknown` where nothing went wrong but the way to an agent that lived: whether
-    /// the ledger knew better in time.
+    /// the ledger knew better in time. One that the app saw and never answered stays unknown in truth.
     fn became_known(&self) -> Option<bool> {
         let told = self.outcome.exchange.told.verdict.as_ref()?;
         let mut faults = self.outcome.plans.iter().map(|plan| plan.fault);
         let comes_back = |fault: Fault| fault.cuts_the_carrier() && fault != Fault::AgentKill;
         // A body over its limit is stopped whatever became of the way.
         let stopped = told.code == "BODY_TOO_LARGE";
-        if told.delivery != "unknown" || stopped || !faults.all(comes_back) {
+        let open = self.saw > 0 && !self.app_spoke();
+        if told.delivery != "unknown" || stopped || open || !faults.all(comes_back) {
             return None;
         }
         let entries = &self.outcome.entries;
         let told_at = entries[self.told_at().min(entries.len() - 1)].at;
-        let welcome = |e: &&crate::journal::Entry| {
+        let welcome = |e: &&Entry| {
             e.side == 1 && e.op == Op::Read && e.note.is(Kind::Welcome) && e.at >= told_at
         };
         let back = entries.iter().find(welcome).map_or(told_at, |e| e.at);
