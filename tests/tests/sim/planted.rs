@@ -36,7 +36,7 @@ struct Effort {
 }
 
 const WIDE: Effort = Effort {
-    pure: 2_000,
+    pure: 5_000,
     whole: 3_000,
 };
 const NARROW: Effort = Effort {

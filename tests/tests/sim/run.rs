@@ -29,6 +29,9 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Longer than a tunnel waits for its next carrier and a retired one for its last exchange.
 const SETTLED: Duration = Duration::from_secs(40);
 
+/// An agent may freeze once more just before it goes on.
+const TWICE: usize = 2;
+
 /// What one schedule was like.
 pub(crate) struct Outcome {
     pub(crate) entries: Vec<Entry>,
@@ -96,14 +99,14 @@ impl Setting {
         if self.shape.reused {
             // Under a fault it may fail; the measured exchange then has a world as it is.
             client.warm().await;
-            idle = Some(here(&net));
+            idle = Some(begins(&net));
             sleep(IDLE).await;
         }
         if self.shape.queued {
             tokio::spawn(occupy(programs.client()));
             sleep(IDLE).await;
         }
-        let mark = here(&net);
+        let mark = begins(&net);
         let exchange = timed(client.measured(&self.shape)).await;
         let end = here(&net);
         sleep(SOON).await;
@@ -126,8 +129,10 @@ impl Setting {
         // A process that hangs is killed at last; whatever it held must then be given back.
         net.with(World::end_the_app);
         sleep(SECOND).await;
-        if oracle::unsettled(&programs) {
-            sleep(SETTLED).await;
+        for _ in 0..TWICE {
+            if oracle::unsettled(&programs) {
+                sleep(SETTLED).await;
+            }
         }
         let words = [early, oracle::word(&programs, id.as_deref())];
         let left = oracle::left(&programs).await;
@@ -163,6 +168,12 @@ impl Setting {
     }
 }
 
+/// Marks where something begins: what was said to the app before belongs to what is over.
+fn begins(net: &Net) -> usize {
+    net.with(World::mark_bytes);
+    here(net)
+}
+
 /// Marks where the script stands; answers the number of the next entry.
 fn here(net: &Net) -> usize {
     net.with(|world| {
@@ -176,7 +187,6 @@ fn here(net: &Net) -> usize {
             len: 0,
         };
         // No fault strikes at a mark; those that wait for it strike at the next entry.
-        world.mark_bytes();
         let at = world.journal.entries.len();
         world.journal.mark(entry);
         at

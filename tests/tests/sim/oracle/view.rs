@@ -33,8 +33,8 @@ impl Stream {
 
     pub(super) fn answer_bytes(&self) -> u64 {
         match self.begun {
-            // What came although nothing was written is a leftover, no answer.
-            Some(start) if self.counted.is_some_and(|written| written <= start) => 0,
+            // What came although nothing is known to be written is a leftover, no answer.
+            Some(start) if self.consumed.max(self.counted.unwrap_or(0)) <= start => 0,
             Some(_) => self.received - self.received_at_begin,
             None => 0,
         }
