@@ -108,6 +108,7 @@ impl Token {
 
 /// What a world is to be; everything has a default that suits most tests.
 pub struct Setup {
+    own_hosts: Vec<String>,
     apps: Vec<(String, String)>,
     defaults: String,
     sections: BTreeMap<String, String>,
@@ -120,6 +121,7 @@ pub struct Setup {
 /// A world with one app `demo` and windows short enough for a test.
 pub fn setup() -> Setup {
     Setup {
+        own_hosts: vec!["gw.localhost".into(), "localhost".into()],
         apps: vec![("demo".into(), String::new())],
         defaults: "hold = \"0s\"\n".into(),
         sections: BTreeMap::new(),
@@ -146,6 +148,13 @@ impl Setup {
     pub fn section(mut self, name: &str, toml: &str) -> Self {
         let text = self.sections.entry(name.to_owned()).or_default();
         let _ = writeln!(text, "{toml}");
+        self
+    }
+
+    /// Names the gateway's own hosts; `localhost` is then free for an app.
+    #[must_use]
+    pub fn own_hosts(mut self, hosts: &[&str]) -> Self {
+        self.own_hosts = hosts.iter().map(|h| (*h).to_owned()).collect();
         self
     }
 
@@ -230,8 +239,9 @@ impl Setup {
         } else {
             writeln!(tunnel, "plain = true")
         };
+        let gateway = format!("hosts = {:?}\n", self.own_hosts);
         let built_in = [
-            ("gateway", "hosts = [\"gw.localhost\", \"localhost\"]\n"),
+            ("gateway", gateway.as_str()),
             ("public", public.as_str()),
             ("tunnel", tunnel.as_str()),
             ("admin", "listen = \"127.0.0.1:0\"\n"),

@@ -579,3 +579,36 @@ async fn a_peer_that_answers_no_ping_is_cut() {
     assert!((30..=31).contains(&begun.elapsed().as_secs()));
     assert!(raw.corridor.seen()[0].left);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_connect_without_an_authority_is_a_stream_error() {
+    let mut raw = Raw::start().await;
+    let head = frame(HEADERS, END_HEADERS, 1, &hpack(&[(":method", "CONNECT")]));
+    raw.io.write_all(&head).await.expect("a write");
+    let reset = (RST_STREAM, Some(Reason::PROTOCOL_ERROR.into()));
+    assert_eq!(raw.outcome().await, Some(reset));
+    assert!(raw.corridor.seen().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_is_heard_for_a_second_after_its_error_so_that_it_learns_why() {
+    for stays in [true, false] {
+        let mut raw = Raw::start().await;
+        let begun = Instant::now();
+        let idle = frame(WINDOW_UPDATE, 0, 1, &[0, 0, 0, 1]);
+        raw.io.write_all(&idle).await.expect("a write");
+        assert_eq!(raw.outcome().await, None, "our side ends");
+        let more = raw.io.write_all(&[0; 10_000]).await;
+        assert!(more.is_ok(), "what is under way is taken");
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        let limit = if stays {
+            super::LINGER
+        } else {
+            raw.io.shutdown().await.expect("an end");
+            Duration::ZERO
+        };
+        raw.server.await.expect("the connection ends");
+        assert!(begun.elapsed() <= limit + Duration::from_millis(5));
+        assert!(begun.elapsed() >= limit);
+    }
+}
