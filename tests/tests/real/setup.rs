@@ -45,7 +45,7 @@ const INSTALL: Duration = Duration::from_secs(600);
 
 /// Why a test cannot run here.
 #[derive(Clone, Debug)]
-pub(crate) struct Missing(String);
+pub(crate) struct Missing(pub(crate) String);
 
 /// `return` from the test, loudly, unless this is CI.
 macro_rules! needs {
