@@ -13,6 +13,8 @@
 
 mod answer;
 mod body;
+#[cfg(test)]
+mod frame_tests;
 mod head;
 #[cfg(test)]
 mod tests;
