@@ -158,17 +158,11 @@ impl Fault {
             Self::DelayToAgent => carrier.into_iter().for_each(|c| world.delay(c, 0, DELAY)),
             Self::DelayToGateway => carrier.into_iter().for_each(|c| world.delay(c, 1, DELAY)),
             Self::LateToGateway => carrier.into_iter().for_each(|c| world.delay(c, 1, LATE)),
-            Self::AgentKill => world.newest_agent().into_iter().for_each(|agent| {
-                world.kill(agent);
-                world.order(Order::Bury(agent, RESTART));
-            }),
+            Self::AgentKill => kill(world, world.newest_agent(), RESTART),
             Self::AgentStops => hold(world, STOP),
             Self::AgentSleeps => hold(world, SLEEP),
             Self::AgentFreezes => hold(world, FREEZE),
-            Self::GatewayKill => world.gateway().into_iter().for_each(|gateway| {
-                world.kill(gateway);
-                world.order(Order::Bury(gateway, GATEWAY_RESTART));
-            }),
+            Self::GatewayKill => kill(world, world.gateway(), GATEWAY_RESTART),
             Self::AppKill => {
                 for link in world.standing(Class::App) {
                     world.reset(link);
@@ -245,6 +239,13 @@ fn cut(world: &mut World, carrier: Option<usize>, outage: Duration) {
         world.reset(carrier);
         world.unreachable = true;
         world.order(Order::Reachable(outage));
+    }
+}
+
+fn kill(world: &mut World, whom: Option<Party>, pause: Duration) {
+    if let Some(party) = whom {
+        world.kill(party);
+        world.order(Order::Bury(party, pause));
     }
 }
 

@@ -8,7 +8,7 @@ use bridgehead_gateway::config::Config;
 use tokio::time::sleep;
 
 use crate::app::Request;
-use crate::client::{Client, Timed, occupy, timed};
+use crate::client::{Client, Timed, Told, occupy, timed};
 use crate::fault::Fault;
 use crate::journal::{Class, Entry, Journal, Op, Plan};
 use crate::net::{Net, World};
@@ -117,23 +117,11 @@ impl Setting {
         if nothing || oracle::lingers(&programs) {
             sleep(LATER).await;
         }
-        let seen = programs.seen.all().clone();
-        let of_app = seen.iter().find(|r| r.path == "/x");
-        let id = exchange
-            .told
-            .id
-            .clone()
-            .or(of_app.and_then(|r| r.id.clone()));
+        let id = number(told, &programs);
         let early = oracle::word(&programs, id.as_deref());
         drop(client);
-        // A process that hangs is killed at last; whatever it held must then be given back.
-        net.with(World::end_the_app);
-        sleep(SECOND).await;
-        for _ in 0..TWICE {
-            if oracle::unsettled(&programs) {
-                sleep(SETTLED).await;
-            }
-        }
+        settle(&net, &programs).await;
+        let seen = programs.seen.all().clone();
         let words = [early, oracle::word(&programs, id.as_deref())];
         let left = oracle::left(&programs).await;
         let (entries, hash, struck) = net.with(|world| {
@@ -164,6 +152,25 @@ impl Setting {
             (Some(io), Front::Http1) => Client::http1(io),
             (Some(io), Front::Tcp) => Client::Tcp(io),
             (Some(io), Front::Http2) => Client::http2(io).await,
+        }
+    }
+}
+
+/// The gateway's number of the measured request, as the client or the app was told it.
+fn number(told: &Told, programs: &Programs) -> Option<String> {
+    let seen = programs.seen.all();
+    let of_app = seen.iter().find(|r| r.path == "/x");
+    told.id.clone().or_else(|| of_app?.id.clone())
+}
+
+/// Waits for what may still be under way.
+async fn settle(net: &Net, programs: &Programs) {
+    // A process that hangs is killed at last; whatever it held must then be given back.
+    net.with(World::end_the_app);
+    sleep(SECOND).await;
+    for _ in 0..TWICE {
+        if oracle::unsettled(programs) {
+            sleep(SETTLED).await;
         }
     }
 }
