@@ -504,10 +504,12 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
     };
     let emitted = stale.unwrap_or(emitted);
     let proven = emitted <= offsets.start || offsets.answer > 0;
-    if !proven {
-        evidence::count(control).await;
+    if proven {
+        return emitted;
     }
-    emitted
+    evidence::count(control).await;
+    // Of what was given up a carrier that was lost meanwhile may have taken less.
+    emitted.min(control.view().emitted)
 }
 
 /// Another try may end otherwise. The client's own faults stay, whoever is asked.

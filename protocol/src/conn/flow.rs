@@ -209,6 +209,18 @@ impl SendHalf {
         again
     }
 
+    /// What was emitted from `offset` on was never taken by the carrier that is lost; before it was
+    /// emitted, `emitted` stood at `before`. It is queued again, or falls away if it was forgotten.
+    pub(super) fn never_taken(&mut self, offset: u64, before: u64) {
+        // A peer that says it consumed what it never got keeps what it said.
+        let offset = offset.max(self.consumed);
+        if offset > self.next {
+            return;
+        }
+        self.rewind(offset);
+        self.high = before.max(offset).min(self.high);
+    }
+
     pub(super) fn has_piece(&self) -> bool {
         if self.begins.front().is_some_and(|mark| mark.at == self.next) {
             return true;
@@ -280,6 +292,11 @@ impl SendHalf {
         self.high
     }
 
+    /// Offset of the byte that goes out next.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -314,10 +331,8 @@ impl SendHalf {
 
     pub(super) fn check(&self) {
         debug_assert!(self.base <= self.next && self.next <= self.end, "{self:?}");
-        debug_assert!(
-            self.high >= self.next && self.consumed <= self.next,
-            "{self:?}"
-        );
+        debug_assert!(self.shut || self.high >= self.next, "{self:?}");
+        debug_assert!(self.consumed <= self.next, "{self:?}");
         let kept: u64 = self.retained.iter().map(|b| b.len() as u64).sum();
         let waiting: u64 = self.queued.iter().map(|b| b.len() as u64).sum();
         debug_assert!(self.shut || self.base + kept == self.next, "{self:?}");

@@ -2,6 +2,8 @@
 //!
 //! Every way of giving up forgets queued and kept bytes and answers, in the same step, the highest
 //! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
+//! Given to a carrier is what stands in its outbox; [`View::emitted`] falls again by what a lost carrier
+//! never took of it, also after giving up.
 
 use crate::planted::Bug;
 use crate::time::Moment;
