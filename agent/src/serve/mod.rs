@@ -18,29 +18,30 @@ use bridgehead_protocol::wire::RefusedReason;
 use crate::app::table::AppTable;
 
 use copy::Copy;
+pub use copy::{Connection, Orphan};
 
 /// Serves one stream to its end. Dropping the future concludes the stream and closes the app's socket.
-pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
-    let Some((open, deadline)) = stream.asked() else {
-        return;
-    };
+/// Answers what is left of it if its tunnel was lost while the app was at work.
+pub async fn stream(stream: AppStream, apps: Arc<AppTable>) -> Option<Orphan> {
+    let (open, deadline) = stream.asked()?;
     let connect = apps.connect(&open.app, open.kind, stream.instant(deadline));
     let connected = tokio::select! {
         biased;
         _ = poll_fn(|cx| stream.poll_given_up(cx)) => {
             stream.refuse(RefusedReason::Expired, 0);
-            return;
+            return None;
         }
         connected = connect => connected,
     };
     match connected {
         Ok(socket) => {
             stream.opened();
-            Copy::new(stream, socket, open.kind).run().await;
+            Copy::new(stream, socket, open.kind).run().await
         }
         Err(error) => {
             tracing::debug!(app = open.app, %error, "app not reached");
             stream.refuse(error.reason, error.errno);
+            None
         }
     }
 }

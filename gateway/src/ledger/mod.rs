@@ -25,11 +25,13 @@ mod said;
 mod shelf;
 mod store;
 
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bridgehead_protocol::handshake::Identity;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::ReportEntry;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
 pub use self::entry::{Closing, Outcome, TryRecord};
@@ -48,6 +50,8 @@ pub struct Ledger {
     store: Mutex<Store>,
     metrics: Arc<Metrics>,
     secret: [u8; 32],
+    /// Agents reported something.
+    reports: Notify,
 }
 
 impl Ledger {
@@ -58,6 +62,7 @@ impl Ledger {
             store: Mutex::default(),
             metrics,
             secret,
+            reports: Notify::new(),
         }
     }
 
@@ -113,6 +118,23 @@ impl Ledger {
     /// identity are taken, and only counts that contradict nothing that is known.
     pub fn report(&self, now: Moment, identity: &Identity, entries: &[ReportEntry]) {
         self.change(|store| store.report(now, identity, entries));
+        self.reports.notify_waiters();
+    }
+
+    /// What the agent `owner` reports of a stream of a tunnel that was lost, for an exchange that has
+    /// not ended yet; waits until it does. Cancel safe.
+    pub async fn reported(&self, owner: &Identity, tunnel: &Arc<str>, stream: u32) -> Fact {
+        let name = (Arc::clone(tunnel), stream);
+        loop {
+            let mut next = pin!(self.reports.notified());
+            // From here on no report is missed.
+            next.as_mut().enable();
+            let known = self.store().reported(owner, &name);
+            match known {
+                Some(fact) => return fact,
+                None => next.await,
+            }
+        }
     }
 
     /// What became of the exchange with this id.

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
@@ -82,6 +83,8 @@ pub struct Parts<'a, B, A, S> {
     pub shape: &'a Shape,
     /// The exchange's entry among those that hold memory.
     pub load: &'a Load,
+    /// Another tunnel would take the exchange at once.
+    pub elsewhere: &'a (dyn Fn() -> bool + Sync),
     /// Fields that tell where the client stands with its limits.
     pub limits: &'a HeaderMap,
 }
@@ -384,6 +387,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         if self.parts.load.poll_given_up(cx).is_ready() {
             return Poll::Ready(Finish::GivenUp);
         }
+        if self.is_stranded() {
+            return Poll::Ready(Finish::App(AppFault::Ended(Ended::NotOpened)));
+        }
         let now = self.parts.clock.now();
         self.look(cx, now);
         // A started answer waits for nobody's upload: no other limit would end it.
@@ -397,6 +403,16 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             return Poll::Ready(Finish::Window(window));
         }
         self.poll_timer(cx)
+    }
+
+    /// The carrier is gone before it was given any of the request, and another tunnel stands: nobody
+    /// waits for the next carrier.
+    fn is_stranded(&self) -> bool {
+        let view = self.parts.app.control().view();
+        view.suspended
+            && view.emitted <= self.parts.app.offsets().start
+            && self.parts.upload.is_kept()
+            && (self.parts.elsewhere)()
     }
 
     /// Progress that is no event: the connection stands, request bytes were taken, a piece of a head

@@ -140,6 +140,13 @@ impl Conn {
         emitted
     }
 
+    /// Fences every stream that lives: none of them will be written any more.
+    pub fn fence_all(&mut self) {
+        for key in self.store.keys() {
+            self.fence(key, false);
+        }
+    }
+
     /// Ends both directions abruptly. Forgets what was not emitted and what was not read; answers
     /// the highest offset ever emitted.
     pub fn reset(&mut self, key: StreamKey, code: ResetCode) -> u64 {

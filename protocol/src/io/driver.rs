@@ -209,18 +209,21 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), CloseReason> {
-        let due = self.shared.look(Conn::poll_timeout);
+        let due = self.shared.lock().due();
         if due < self.timer_at {
             self.arm(due);
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = self.shared.now();
-            Self::step(&self.shared, |state| state.conn.handle_timeout(now))?;
+            Self::step(&self.shared, |state| {
+                state.closing |= state.closes.take_if(|closes| *closes <= now).is_some();
+                state.conn.handle_timeout(now)
+            })?;
             if self.carrier.is_some() && self.shared.look(Conn::wants_carrier) {
                 tracing::debug!("the peer of a carrier fell silent");
                 self.drop_carrier();
             }
-            let next = self.shared.look(Conn::poll_timeout);
+            let next = self.shared.lock().due();
             self.arm(next);
         }
         Ok(())

@@ -107,6 +107,18 @@ impl Tunnel {
         self.shared.act(|_| ());
     }
 
+    /// Gateway: writes nothing more of any stream, and closes the carrier once every stream was counted,
+    /// or after `within`. Without a carrier nothing can be counted: closed now.
+    pub fn close_after_counts(&self, within: Duration) {
+        if self.is_suspended() {
+            return self.close();
+        }
+        let at = self.shared.now() + within;
+        self.shared.lock().closes = Some(at);
+        self.shared.act(Conn::fence_all);
+        self.close_when_drained();
+    }
+
     /// Stops reading and writing the carrier, which is believed dead or about to be replaced; its
     /// unread bytes are dropped. The tunnel waits for [`Tunnel::resume`].
     pub fn suspend(&self) {
@@ -142,6 +154,13 @@ impl Tunnel {
         // Closing a connection is no work for under the lock.
         drop(earlier);
         self.shared.act(|_| ());
+    }
+
+    /// True if it outlives its carriers; one that does not is lost with the first.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        self.shared
+            .look(|conn| !conn.settings().resume_window.is_zero())
     }
 
     /// True from the cut of the carrier until both sides have stated their offsets over the next.

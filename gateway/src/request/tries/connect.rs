@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use bridgehead_protocol::conn::OpenError;
+use bridgehead_protocol::conn::{Ended, OpenError};
 use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Reason, WindowKind};
@@ -27,6 +27,7 @@ use crate::telemetry::access::AppConn;
 use crate::tunnel::connection::AppConnection;
 use crate::tunnel::live::Place;
 use crate::tunnel::pool::{Kept, Seat, Wanted};
+use crate::tunnel::registry::TunnelNumber;
 use crate::tunnel::uptake::PATIENCE;
 
 /// What a try runs on.
@@ -133,12 +134,15 @@ impl Shared {
     pub(super) async fn standing<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &mut Attempt<'_>,
+        attempt: &Attempt<'_>,
         link: Link,
     ) -> Result<Link, Miss> {
         let number = link.place.tunnel.number;
         let control = link.connection.control().clone();
-        match self.opened(exchange, attempt, &control, &link.seat).await {
+        match self
+            .opened(exchange, attempt, &control, &link.seat, number)
+            .await
+        {
             Ok(Stood::Own) => {
                 link.seat.stands();
                 exchange.guard.opened(self.clock.now(), link.conn);
@@ -163,14 +167,22 @@ impl Shared {
     async fn opened<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &mut Attempt<'_>,
+        attempt: &Attempt<'_>,
         control: &StreamControl,
         seat: &Seat,
+        number: TunnelNumber,
     ) -> Result<Stood, Finish> {
         let due = attempt.windows.due().unwrap_or(Moment::ZERO);
+        let (name, avoid) = (&attempt.app.name, &attempt.avoid);
+        let elsewhere = || self.tunnels.stands_beside(name, avoid, Some(number));
         let opened = poll_fn(|cx: &mut Context<'_>| match control.poll_opened(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Stood::Own)),
             Poll::Ready(Err(ended)) => Poll::Ready(Err(Finish::App(AppFault::Ended(ended.0)))),
+            // Nothing was handed over: whoever stands takes it, and nobody waits for a carrier.
+            Poll::Pending if control.view().suspended && elsewhere() => {
+                let stranded = AppFault::Ended(Ended::NotOpened);
+                Poll::Ready(Err(Finish::App(stranded)))
+            }
             Poll::Pending => exchange
                 .body
                 .poll_left(cx)
