@@ -2,8 +2,8 @@
 //! byte of each answer is noted among the fates, so that the gateway's ledger learns of it.
 //!
 //! Nothing is ever written. The rest of an answer is read and thrown away, so that the app may finish.
-//! Bounded in number for the whole agent ([`MOST`]), and in time by what the gateway asked for as
-//! `linger`.
+//! Bounded in number for the whole agent ([`MOST`]) and in time ([`LONGEST`], and what the gateway
+//! asked for as `linger`).
 //! Limit: whether a request was written whole is known to the gateway alone; an app that still waits
 //! for the rest of one waits so long as well.
 
@@ -21,6 +21,10 @@ use super::agent::Agent;
 
 /// Connections of apps that may be kept for a late answer; beyond it they are closed with their tunnel.
 pub(super) const MOST: usize = 1000;
+
+/// Longest time for an answer to begin and end. Short, because the gateway alone knows whether a request
+/// was written whole: an app that waits for the rest of one may serve nobody else meanwhile.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// News is gathered for so long: each batch makes every tunnel look through what it has to report.
 const GATHER: Duration = Duration::from_millis(50);
@@ -43,7 +47,7 @@ pub(super) async fn read_on(agent: Arc<Agent>, orphans: Orphans) {
         streams,
         linger,
     } = orphans;
-    let until = Instant::now() + linger;
+    let until = Instant::now() + linger.min(LONGEST);
     let (news, mut answers) = mpsc::channel(streams.len().max(1));
     let mut reading = JoinSet::new();
     for orphan in streams {

@@ -7,6 +7,7 @@
 //! | `entry` | one exchange with its tries, and what may be said of it |
 //! | `shelf` | which entry goes first when there are too many |
 //! | `early` | reports that come before their exchange has ended |
+//! | `awaited` | exchanges that wait for a report before they end |
 //! | `keys` | several exchanges under one key, told together |
 //! | `store` | all entries, found by id, by request, by key and by stream |
 //! | `said` | the answer to a caller as JSON |
@@ -16,6 +17,7 @@
 //! enrolment bring facts. Invariants: nothing said is ever taken back or weakened, a told
 //! `not_delivered` never changes; an id that is not known is answered `unknown`, never denied.
 
+mod awaited;
 mod early;
 mod entry;
 mod id;
@@ -25,15 +27,14 @@ mod said;
 mod shelf;
 mod store;
 
-use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bridgehead_protocol::handshake::Identity;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::ReportEntry;
-use tokio::sync::Notify;
 use uuid::Uuid;
 
+pub use self::awaited::Awaited;
 pub use self::entry::{Closing, Outcome, TryRecord};
 pub use self::id::{KeyDigest, KeyError, OutcomeId, OutcomeKey};
 pub use self::known::{Fact, Known, Reply, Source};
@@ -41,6 +42,7 @@ pub use self::said::{Said, said};
 pub use self::store::{Counts, Opening, Serial, TryRef};
 pub use crate::telemetry::labels::LedgerState as State;
 
+use self::awaited::Awaiting;
 use self::store::{Resolved, Store};
 use crate::telemetry::metrics::Metrics;
 
@@ -50,8 +52,7 @@ pub struct Ledger {
     store: Mutex<Store>,
     metrics: Arc<Metrics>,
     secret: [u8; 32],
-    /// Agents reported something.
-    reports: Notify,
+    awaiting: Awaiting,
 }
 
 impl Ledger {
@@ -62,7 +63,7 @@ impl Ledger {
             store: Mutex::default(),
             metrics,
             secret,
-            reports: Notify::new(),
+            awaiting: Awaiting::default(),
         }
     }
 
@@ -118,23 +119,7 @@ impl Ledger {
     /// identity are taken, and only counts that contradict nothing that is known.
     pub fn report(&self, now: Moment, identity: &Identity, entries: &[ReportEntry]) {
         self.change(|store| store.report(now, identity, entries));
-        self.reports.notify_waiters();
-    }
-
-    /// What the agent `owner` reports of a stream of a tunnel that was lost, for an exchange that has
-    /// not ended yet; waits until it does. Cancel safe.
-    pub async fn reported(&self, owner: &Identity, tunnel: &Arc<str>, stream: u32) -> Fact {
-        let name = (Arc::clone(tunnel), stream);
-        loop {
-            let mut next = pin!(self.reports.notified());
-            // From here on no report is missed.
-            next.as_mut().enable();
-            let known = self.store().reported(owner, &name);
-            match known {
-                Some(fact) => return fact,
-                None => next.await,
-            }
-        }
+        self.awaiting.wake();
     }
 
     /// What became of the exchange with this id.
