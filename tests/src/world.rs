@@ -117,11 +117,12 @@ pub struct Setup {
     agents: Vec<(String, Vec<String>)>,
 }
 
-/// A world with one app `demo` and windows short enough for a test.
+/// A world with one app `demo` and windows short enough for a test. Its clients have one address
+/// between them, so one client may take every place unless the test says otherwise.
 pub fn setup() -> Setup {
     Setup {
         apps: vec![("demo".into(), String::new())],
-        defaults: "hold = \"0s\"\n".into(),
+        defaults: "hold = \"0s\"\nclient_share = \"100%\"\n".into(),
         sections: BTreeMap::new(),
         tls: false,
         tunnel_tls: false,
@@ -134,8 +135,12 @@ impl Setup {
     /// Adds lines to `[defaults]`; a key said again replaces the built-in one.
     #[must_use]
     pub fn defaults(mut self, toml: &str) -> Self {
-        if toml.contains("hold") {
-            self.defaults.clear();
+        for key in ["hold", "client_share"]
+            .iter()
+            .filter(|key| toml.contains(*key))
+        {
+            let kept = self.defaults.lines().filter(|line| !line.starts_with(key));
+            self.defaults = kept.fold(String::new(), |text, line| text + line + "\n");
         }
         let _ = writeln!(self.defaults, "{toml}");
         self

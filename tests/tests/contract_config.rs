@@ -56,7 +56,7 @@ const KEYS: [(&str, &[&str]); 9] = [
         "first_frame_window", "stall_window", "streaming_stall_window", "streaming_types", "hold", "go",
         "repeat_reads", "cors", "max_body", "host_header", "allow", "deny", "rate", "client_rate",
         "quarantine", "error_loop", "large_body", "large_body_slots", "in_flight", "queue",
-        "queue_wait", "long_lived",
+        "queue_wait", "long_lived", "client_share",
     ]),
     ("[[agent]]", &["id", "keys", "apps"]),
     ("[[app]]", &["name", "hosts", "paths", "protocol", "port"]),

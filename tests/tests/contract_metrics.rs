@@ -16,6 +16,11 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_build_info", "gauge", &["version"]),
     ("bridgehead_bytes_total", "counter", &["app", "direction"]),
     ("bridgehead_carriers", "gauge", &["kind"]),
+    (
+        "bridgehead_client_share_total",
+        "counter",
+        &["app", "places"],
+    ),
     ("bridgehead_connections", "gauge", &["kind"]),
     (
         "bridgehead_exchange_seconds",
@@ -62,6 +67,11 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         &["admit", "first_byte", "open", "total"],
     ),
     ("bridgehead_bytes_total", "direction", &["in", "out"]),
+    (
+        "bridgehead_client_share_total",
+        "places",
+        &["in_flight", "large_body_slots", "long_lived", "queue"],
+    ),
     (
         "bridgehead_holds_total",
         "result",

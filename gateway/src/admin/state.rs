@@ -152,6 +152,10 @@ pub struct AdmissionInfo {
     pub quarantine: Option<u64>,
     /// Clients with a run of identical failures.
     pub failing_clients: usize,
+    /// Percent of each of these limits that one client may use.
+    pub client_share: u8,
+    /// Clients that have as many exchanges in flight as one may.
+    pub clients_at_share: usize,
 }
 
 /// One app of `/v1/apps`.

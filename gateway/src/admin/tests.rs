@@ -82,6 +82,8 @@ impl AdminState for Gateway {
                 large_body_slots: 8,
                 quarantine: None,
                 failing_clients: 0,
+                client_share: 50,
+                clients_at_share: 0,
             },
             refusals: Some(refusals),
         }]

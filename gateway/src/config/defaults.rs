@@ -12,6 +12,7 @@ use super::settings::{
     AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
     ProxyProtocol, PublicSettings, TunnelSettings,
 };
+use super::units::Percent;
 
 /// Public port without TLS.
 pub const HTTP_PORT: u16 = 8080;
@@ -40,7 +41,7 @@ impl Default for GatewaySettings {
         Self {
             node: "gw-1".to_owned(),
             workers: 0,
-            memory: MemoryBudget::Percent(75),
+            memory: MemoryBudget::Percent(Percent::THREE_QUARTERS),
             grace: Duration::from_secs(30),
             hosts: Vec::new(),
         }

@@ -24,7 +24,7 @@ use super::settings::{
     GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol, PublicSettings,
     TunnelSettings,
 };
-use super::units;
+use super::units::{self, Percent};
 use crate::route::host::{Authority, Host};
 use crate::route::path::PathPrefix;
 
@@ -454,12 +454,12 @@ fn listener(value: &Value<'_>) -> Result<std::net::SocketAddr, Fault> {
 
 fn memory(value: &Value<'_>) -> Result<MemoryBudget, Fault> {
     let text = value.text()?;
-    let Some(percent) = text.strip_suffix('%') else {
+    if !text.ends_with('%') {
         return bytes(value).map(MemoryBudget::Bytes);
-    };
-    match percent.parse::<u8>() {
-        Ok(percent @ 1..=100) => Ok(MemoryBudget::Percent(percent)),
-        _ => Err(Fault::new(
+    }
+    match Percent::parse(text) {
+        Some(percent) => Ok(MemoryBudget::Percent(percent)),
+        None => Err(Fault::new(
             format!("\"{text}\" is not a share of the memory"),
             "write for example \"75%\" or \"2GiB\"",
         )),

@@ -14,6 +14,7 @@ use super::admission::Admission;
 use super::media::MediaTypes;
 use super::names::AppName;
 use super::net::Cidr;
+use super::units::Percent;
 use crate::route::host::Host;
 use crate::route::path::PathPrefix;
 
@@ -57,7 +58,7 @@ pub struct GatewaySettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// Of the cgroup's limit, or of the machine's memory without one; 1 to 100.
-    Percent(u8),
+    Percent(Percent),
     /// Bytes.
     Bytes(u64),
 }

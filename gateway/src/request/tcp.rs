@@ -12,7 +12,7 @@ use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 use tokio::net::TcpStream;
 
-use super::admission::overload;
+use super::admission::{count_share, overload};
 use super::app::Offsets;
 use super::apps::AppState;
 use super::front::ClientInfo;
@@ -72,6 +72,7 @@ impl Exchanges {
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
             Some(Err(denied)) => {
+                count_share(&state.metrics, denied.share());
                 guard.turned_away(&denied.failure());
                 return abrupt(&client);
             }

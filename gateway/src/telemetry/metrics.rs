@@ -17,7 +17,7 @@ use prometheus::{
 
 use super::labels::{
     CarrierKind, ConnectionKind, Direction, HandshakeResult, HoldResult, LedgerState, MemoryKind,
-    Outcome, Phase, ResumeResult, StreamState, TunnelState,
+    Outcome, Phase, ResumeResult, SharedPlaces, StreamState, TunnelState,
 };
 use super::memory;
 
@@ -71,6 +71,7 @@ struct PerApp {
     long_lived: IntGaugeVec,
     queue_depth: IntGaugeVec,
     queue_wait: HistogramVec,
+    client_share: IntCounterVec,
     refusals: IntCounterVec,
     windows: IntCounterVec,
     holds: IntCounterVec,
@@ -293,6 +294,11 @@ impl PerApp {
                 "How long requests waited for a place, whatever came of it; those that did not wait are not counted",
                 &["app"],
             ),
+            client_share: families.counters(
+                "client_share_total",
+                "Times that a request waited or was refused because its client had its share",
+                &["app", "places"],
+            ),
             refusals: families.counters(
                 "refusals_total",
                 "Requests that the app did not see and never will",
@@ -329,6 +335,7 @@ pub struct AppMetrics {
     long_lived: IntGauge,
     queue_depth: IntGauge,
     queue_wait: Histogram,
+    client_share: Vec<IntCounter>,
     windows: [(WindowKind, IntCounter); 2],
     holds: Vec<IntCounter>,
     bytes: Vec<IntCounter>,
@@ -355,6 +362,10 @@ impl AppMetrics {
             long_lived: families.long_lived.with_label_values(&[label]),
             queue_depth: families.queue_depth.with_label_values(&[label]),
             queue_wait: families.queue_wait.with_label_values(&[label]),
+            client_share: each(SharedPlaces::ALL, |p| {
+                let labels = [label, p.as_str()];
+                families.client_share.with_label_values(&labels)
+            }),
             windows: [window(WindowKind::FirstFrame), window(WindowKind::Stall)],
             holds: each(HoldResult::ALL, |r| {
                 families.holds.with_label_values(&[label, r.as_str()])
@@ -384,6 +395,11 @@ impl AppMetrics {
     /// Record how long a request waited for its place, in seconds.
     pub fn queue_waited(&self, seconds: f64) {
         self.queue_wait.observe(seconds);
+    }
+
+    /// Count that a client's share was in the way of a request.
+    pub fn share_reached(&self, places: SharedPlaces) {
+        self.client_share[places as usize].inc();
     }
 
     /// Exchanges that occupy the app now.

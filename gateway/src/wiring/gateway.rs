@@ -476,7 +476,7 @@ fn memory_budget(budget: MemoryBudget) -> Option<u64> {
     match budget {
         MemoryBudget::Bytes(bytes) => Some(bytes),
         MemoryBudget::Percent(percent) => {
-            crate::telemetry::memory::limit().map(|total| total / 100 * u64::from(percent))
+            crate::telemetry::memory::limit().map(|total| total / 100 * u64::from(percent.value()))
         }
     }
 }

@@ -83,6 +83,8 @@ fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
             .quarantine
             .map(|rest| rest.as_secs() + u64::from(rest.subsec_nanos() > 0)),
         failing_clients: now.failing_clients,
+        client_share: limits.client_share.value(),
+        clients_at_share: now.at_their_share,
     }
 }
 
