@@ -43,7 +43,7 @@ const GATEWAYS: [&str; 4] = [
 const KEYS: [(&str, &[&str]); 9] = [
     ("[gateway]", &["node", "workers", "memory", "grace", "hosts"]),
     ("[public]", &["http", "https", "domain", "tls", "trusted_proxies", "proxy_protocol"]),
-    ("[tunnel]", &["listen", "tls", "plain", "resume_window", "handshake"]),
+    ("[tunnel]", &["listen", "tls", "agent_ca", "agent_cert", "plain", "resume_window", "handshake"]),
     ("[admin]", &["listen", "token_hash"]),
     ("[limits]", &[
         "head_size", "head_fields", "uri_size", "head_time", "upload_idle", "upload_rate",
@@ -134,6 +134,7 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(plain, GatewaySettings::default());
     let tunnel = TunnelSettings {
         tls: Vec::new(),
+        agent_ca: None,
         ..config.tunnel
     };
     assert_eq!(tunnel, TunnelSettings::default());

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::door::{self, Doorkeeper};
@@ -20,6 +20,7 @@ use super::listener::{Arrival, Serve, refuse};
 use super::opening::{Entry, Opened, Opening, canonical, open};
 use super::prefixed::Prefixed;
 use super::{Corridor, Limits, Spoken, Transport, http1, http2};
+use crate::cert::agents::PublicTerms;
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
 
@@ -39,7 +40,7 @@ pub struct HttpFront<C> {
     /// How connections begin.
     pub opening: Arc<Opening>,
     /// TLS terms; without them the listener is plain.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Arc<PublicTerms>>,
     /// Draining ends connections after their running exchanges.
     pub signal: Signal,
 }
@@ -59,7 +60,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
             Entry::Gone => return,
         };
         match self.tls.clone() {
-            Some(config) => self.secured(stream, info, config).await,
+            Some(terms) => self.secured(stream, info, &terms).await,
             None => self.plain(stream, info).await,
         }
         drop(permit);
@@ -78,6 +79,8 @@ impl<C: Corridor> Serve for HttpFront<C> {
             local: canonical(local),
             tls: false,
             sni: None,
+            certified: false,
+            allowance: None,
             connection: 0,
         };
         self.at_the_door(stream, info, door).await;
@@ -102,9 +105,13 @@ impl<C: Corridor> HttpFront<C> {
         drop(door);
     }
 
-    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, config: Arc<ServerConfig>) {
+    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, terms: &PublicTerms) {
         let pending = self.corridor.connected(Spoken::Pending);
-        let handshake = TlsAcceptor::from(config).accept(stream);
+        let handshake = async {
+            let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            let terms = terms.for_name(hello.client_hello().server_name());
+            hello.into_stream(terms).await
+        };
         let stream: TlsStream<TcpStream> = match timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
@@ -115,6 +122,7 @@ impl<C: Corridor> HttpFront<C> {
         let session = stream.get_ref().1;
         let is_h2 = session.alpn_protocol() == Some(ALPN[0]);
         info.tls = true;
+        info.certified = session.peer_certificates().is_some();
         info.sni = session.server_name().map(str::to_ascii_lowercase);
         let signal = self.signal.clone();
         drop(pending);

@@ -74,11 +74,13 @@ impl Changes {
         let TunnelSettings {
             listen: _,
             tls: _,
+            agent_ca: _,
             plain: _,
             resume_window: _,
             handshake: _,
         } = wanted.tunnel;
         let (old, new) = (&running.tunnel, &wanted.tunnel);
+        differing!(live, "[tunnel]", old, new, [agent_ca]);
         differing!(
             later,
             "[tunnel]",
@@ -192,6 +194,7 @@ impl Config {
         next.public.tls.clone_from(&wanted.public.tls);
         next.tunnel.tls.clone_from(&wanted.tunnel.tls);
         next.admin.token_hash = wanted.admin.token_hash;
+        next.tunnel.agent_ca.clone_from(&wanted.tunnel.agent_ca);
         next.defaults.clone_from(&wanted.defaults);
         next.agents.clone_from(&wanted.agents);
         next.apps.clone_from(&wanted.apps);

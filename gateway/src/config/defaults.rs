@@ -67,6 +67,7 @@ impl Default for TunnelSettings {
         Self {
             listen: vec![everywhere(TUNNEL_PORT)],
             tls: Vec::new(),
+            agent_ca: None,
             plain: false,
             // The death of a connection noticed (6 s), a few dials that fail, a handshake (5 s).
             resume_window: Duration::from_secs(20),

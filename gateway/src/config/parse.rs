@@ -20,9 +20,9 @@ use super::net::{self, Cidr};
 use super::raw::{Section, Sink, Value};
 use super::secret;
 use super::settings::{
-    AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles, Config,
-    GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol, PublicSettings,
-    TunnelSettings,
+    AdminSettings, AgentCa, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles,
+    Config, Demand, GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol,
+    PublicSettings, TunnelSettings,
 };
 use super::units::{self, Percent};
 use crate::route::host::{Authority, Host};
@@ -202,11 +202,29 @@ fn tunnel(section: &Section<'_>, base: &Path, public: &[CertificateFiles]) -> Tu
     TunnelSettings {
         listen: section.list("listen", listener).unwrap_or(default.listen),
         tls,
+        agent_ca: agent_ca(section, base),
         plain,
         resume_window: (section.read("resume_window", Value::duration))
             .unwrap_or(default.resume_window),
         handshake: section.read("handshake", span).unwrap_or(default.handshake),
     }
+}
+
+fn agent_ca(section: &Section<'_>, base: &Path) -> Option<AgentCa> {
+    let file = section.read("agent_ca", |v| Ok(base.join(v.text()?)));
+    let words = [
+        ("required", Demand::Required),
+        ("optional", Demand::Optional),
+    ];
+    let demand = section.read("agent_cert", |v| one_of(v, &words));
+    if demand.is_some() && !section.has("agent_ca") {
+        let mend = "name their CA: agent_ca = \"agents-ca.pem\"";
+        section.report("agent_cert", Fault::new("has no CA to go by", mend));
+    }
+    file.map(|file| AgentCa {
+        file,
+        demand: demand.unwrap_or(Demand::Required),
+    })
 }
 
 fn admin(section: &Section<'_>) -> AdminSettings {

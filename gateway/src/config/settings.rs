@@ -107,12 +107,32 @@ pub struct TunnelSettings {
     pub listen: Vec<SocketAddr>,
     /// Certificates; those of `[public]` if none are given. Empty only if `plain`.
     pub tls: Vec<CertificateFiles>,
+    /// Who issues the agents' certificates; `None` = they need none.
+    pub agent_ca: Option<AgentCa>,
     /// The tunnel listener speaks plain TCP.
     pub plain: bool,
     /// How long a tunnel outlives its connection; zero = not at all.
     pub resume_window: Duration,
     /// How long a handshake may take.
     pub handshake: Duration,
+}
+
+/// Whose certificates agents show, beside their tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCa {
+    /// CA certificates, PEM.
+    pub file: PathBuf,
+    /// What is asked of an agent.
+    pub demand: Demand,
+}
+
+/// What is asked of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// A certificate that the CA has issued.
+    Required,
+    /// One, if it shows any.
+    Optional,
 }
 
 /// `[admin]`.

@@ -6,6 +6,7 @@
 //! is dropped last.
 
 mod admission;
+pub mod allowance;
 pub mod app;
 pub mod apps;
 pub mod evidence;

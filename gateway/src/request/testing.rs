@@ -390,6 +390,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         sinks: Sinks::new(clock, Arc::clone(metrics), None),
         tasks: Tasks::new(),
         enroll: Arc::new(Enroll {
+            certificates: std::sync::atomic::AtomicBool::new(false),
             tunnels,
             tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
             terms: Terms {
@@ -473,6 +474,8 @@ fn info() -> ClientInfo {
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: 1,
     }
 }

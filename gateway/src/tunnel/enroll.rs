@@ -7,7 +7,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::conn::{Settings, Side};
@@ -34,7 +35,8 @@ use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, ResumeResult};
 use crate::telemetry::metrics::Metrics;
 
-/// How often kept connections are looked at; a fraction of their shortest idle time.
+/// How often kept connections are looked at, a fraction of their shortest idle time, and whether the
+/// token is still valid: one that expires is cut as fast as one that is revoked.
 const REAP_EVERY: Duration = Duration::from_millis(500);
 /// Time an agent has for finishing after it was replaced or the gateway began to drain.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
@@ -58,6 +60,8 @@ pub struct Enroll {
     pub settings: Settings,
     /// Bounds of each tunnel's kept connections.
     pub pool: PoolLimits,
+    /// True if an agent must show a certificate; TLS asks for it, a WebSocket's request is refused.
+    pub certificates: AtomicBool,
     /// Longest handshake.
     pub handshake: Duration,
     /// The process's clock.
@@ -118,6 +122,23 @@ impl Enroll {
         }
     }
 
+    /// From now on an agent must show a certificate, or need not.
+    pub fn require_certificates(&self, required: bool) {
+        self.certificates.store(required, Ordering::Relaxed);
+    }
+
+    /// True if an agent must show a certificate.
+    #[must_use]
+    pub fn requires_certificates(&self) -> bool {
+        self.certificates.load(Ordering::Relaxed)
+    }
+
+    /// Counts and tells an agent whose certificate is missing or not accepted.
+    pub fn no_certificate(&self, peer: SocketAddr, error: &dyn std::fmt::Display) {
+        self.metrics.handshake(HandshakeResult::Denied);
+        tracing::info!(%peer, %error, "agent not let in");
+    }
+
     /// Forgets every token of an agent and cuts its tunnels. Answers how many there were; nothing
     /// if no such agent is known. An exchange that runs gets the verdict that its evidence allows.
     pub fn revoke(&self, subject: &str) -> Option<usize> {
@@ -136,11 +157,12 @@ impl Enroll {
         let next = Arc::new(self.tokens.load().replaced(agents));
         self.tokens.store(Arc::clone(&next));
         let registry = self.tunnels.snapshot();
+        let now = SystemTime::now();
         let uncovered = registry.tunnels().filter(|(number, live)| {
             let offered = registry
                 .apps()
                 .filter(|app| registry.offers(app).iter().any(|o| o.number == *number));
-            !live.is_covered(&next, offered)
+            !live.is_covered(&next, now, offered)
         });
         uncovered.map(|(_, live)| live.revoke()).count()
     }
@@ -282,9 +304,13 @@ impl Enroll {
 
     /// The token may have been revoked while the handshake ran.
     fn check_key(&self, live: &LiveTunnel) {
-        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
+        if !self.is_key_valid(live) {
             live.revoke();
         }
+    }
+
+    fn is_key_valid(&self, live: &LiveTunnel) -> bool {
+        live.is_covered(&self.tokens.load(), SystemTime::now(), std::iter::empty())
     }
 
     /// News of the tunnel and the care of its pool; ends only after the tunnel has.
@@ -330,6 +356,11 @@ impl Enroll {
                 },
                 _ = reap.tick() => {
                     live.pool.reap(self.clock.now());
+                    if !closed && !self.is_key_valid(live) {
+                        closed = true;
+                        tracing::warn!(agent = &*live.agent, tunnel = &*live.id, "tunnel cut, its token has expired");
+                        live.revoke();
+                    }
                     if !live.is_accepting() {
                         live.pool.close_tunnel(live.number);
                     }

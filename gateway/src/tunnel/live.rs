@@ -158,11 +158,12 @@ impl LiveTunnel {
     pub fn is_covered<'a>(
         &self,
         tokens: &Tokens,
+        now: SystemTime,
         mut offered: impl Iterator<Item = &'a Arc<str>>,
     ) -> bool {
         let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         tokens
-            .scope_of(&key, &self.identity.subject)
+            .scope_of(&key, &self.identity.subject, now)
             .is_some_and(|scope| offered.all(|app| scope.covers(app)))
     }
 

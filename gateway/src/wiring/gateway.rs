@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
@@ -30,7 +31,7 @@ use crate::admin::{self, Access, Admin};
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::defaults::DEAD_AFTER;
-use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
+use crate::config::{AppKind, AppName, Config, Demand, MemoryBudget, ProxyProtocol};
 use crate::ledger::Ledger;
 use crate::request::apps::Apps;
 use crate::request::linger::Lingering;
@@ -326,6 +327,8 @@ fn enroll(
         initial_credit: settings.initial_window,
         linger: settings.linger,
     };
+    let required =
+        (config.tunnel.agent_ca.as_ref()).is_some_and(|ca| ca.demand == Demand::Required);
     Arc::new(Enroll {
         tunnels: Arc::clone(tunnels),
         tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
@@ -342,6 +345,7 @@ fn enroll(
             idle: config.limits.app_keep_alive_idle,
             per_app: config.limits.app_idle_connections,
         },
+        certificates: AtomicBool::new(required),
         handshake: config.tunnel.handshake,
         clock: ground.clock,
         chance: Arc::clone(&ground.chance),

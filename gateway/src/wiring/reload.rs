@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::bound::{Certs, tunnel_certificates};
+use super::bound::{Certs, own_hosts, tunnel_certificates};
 use crate::admin::{Access, Reloaded};
 use crate::cert::{CertError, CertStore, Prepared};
 use crate::config::{AppKind, AppName, CertificateFiles, Changes, Config};
@@ -81,7 +81,19 @@ impl Reloader {
         let public = renewed(self.certs.public.as_ref(), &next.public.tls).map_err(fault)?;
         let tunnel =
             renewed(self.certs.tunnel.as_ref(), tunnel_certificates(&next)).map_err(fault)?;
+        let issuers = self.certs.issuers.prepare(next.tunnel.agent_ca.as_ref());
+        let issuers = issuers.map_err(fault)?;
         // From here on nothing fails.
+        let known = "[tunnel].agent_ca".to_owned();
+        if issuers.differs() && !changed.contains(&known) {
+            changed.push(known);
+        }
+        self.certs.issuers.replace(issuers);
+        let required = self.certs.issuers.are_required();
+        self.shared.enroll.require_certificates(required);
+        if let Some(terms) = &self.certs.terms {
+            terms.rename(own_hosts(&next));
+        }
         for (name, renewed) in [("[public].tls", public), ("[tunnel].tls", tunnel)] {
             if let Some((store, prepared)) = renewed.filter(|(_, prepared)| prepared.differs()) {
                 store.replace(prepared);

@@ -1,8 +1,9 @@
 //! The configuration read again under a running gateway: what changes at once, what is told to need a
 //! restart, and that a mistake changes nothing.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bridgehead_gateway::clock::rfc3339;
 use bridgehead_tests::app::{self, App};
 use bridgehead_tests::client::{Answer, H1};
 use bridgehead_tests::process::Process;
@@ -256,4 +257,42 @@ async fn a_renewed_certificate_is_used_for_new_connections_only() {
     assert_eq!(reload(&world).await.status, 422);
     let mut still = H1::connect_tls(addr, host, &renewed.roots).await;
     assert_eq!(still.ask("GET", "/4", host, &[], b"").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_expires_cuts_the_tunnel_that_stands_on_it_within_two_seconds() {
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
+    // Whole seconds, as the configuration writes them.
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock");
+    let expires = UNIX_EPOCH + Duration::from_secs(now.as_secs() + 4);
+    edit(&world, |text| {
+        let stamp = rfc3339(expires);
+        let stamp = stamp
+            .split('.')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('Z');
+        text.replace("\" }]\napps", &format!("\", expires = {stamp}Z }}]\napps"))
+    });
+    assert_eq!(
+        reload(&world).await.json()["changed"],
+        json!(["[[agent]] a1"])
+    );
+    assert_eq!(world.get("/").await.status, 200);
+    assert!(SystemTime::now() < expires, "it was still valid");
+    world
+        .gateway
+        .line("the cut", |line| line.contains("token has expired"));
+    world.until_tunnels(0).await;
+    let late = SystemTime::now()
+        .duration_since(expires)
+        .expect("not before it expired");
+    assert!(late < Duration::from_secs(2), "{late:?}");
+    drop(agent);
 }

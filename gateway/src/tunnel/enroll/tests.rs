@@ -58,6 +58,7 @@ fn door() -> Door {
     let other = Token::generate("k2", &[8; 32]).unwrap();
     let agents = [entry("edge-1", &token()), entry("edge-2", &other)];
     let enroll = Enroll {
+        certificates: std::sync::atomic::AtomicBool::new(false),
         tunnels: Arc::default(),
         tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&agents))),
         terms: Terms {
