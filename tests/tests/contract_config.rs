@@ -50,7 +50,7 @@ const KEYS: [(&str, &[&str]); 9] = [
         "upload_rate_after", "write_stall", "keep_alive_idle", "connections", "connections_per_ip",
         "tls_handshake", "app_connect", "app_keep_alive_idle", "app_idle_connections",
         "h2_streams", "h2_stream_window", "h2_connection_window", "h2_send_buffer",
-        "h2_pending_resets", "h2_ping", "h2_ping_timeout",
+        "h2_pending_resets", "h2_held", "h2_ping", "h2_ping_timeout",
     ]),
     ("[defaults]", &[
         "first_frame_window", "stall_window", "streaming_stall_window", "streaming_types", "hold", "go",

@@ -121,6 +121,7 @@ impl Changes {
             h2_connection_window: _,
             h2_send_buffer: _,
             h2_pending_resets: _,
+            h2_held: _,
             h2_ping: _,
             h2_ping_timeout: _,
         } = new;
@@ -129,8 +130,8 @@ impl Changes {
             head_size, head_fields, uri_size, head_time, upload_idle, upload_rate,
             upload_rate_after, write_stall, keep_alive_idle, connections, connections_per_ip,
             tls_handshake, app_connect, app_keep_alive_idle, app_idle_connections, h2_streams,
-            h2_stream_window, h2_connection_window, h2_send_buffer, h2_pending_resets, h2_ping,
-            h2_ping_timeout,
+            h2_stream_window, h2_connection_window, h2_send_buffer, h2_pending_resets, h2_held,
+            h2_ping, h2_ping_timeout,
         ]);
     }
 
@@ -193,8 +194,8 @@ impl Config {
         next.public.catch_all.clone_from(&wanted.public.catch_all);
         next.public.tls.clone_from(&wanted.public.tls);
         next.tunnel.tls.clone_from(&wanted.tunnel.tls);
-        next.admin.token_hash = wanted.admin.token_hash;
         next.tunnel.agent_ca.clone_from(&wanted.tunnel.agent_ca);
+        next.admin.token_hash = wanted.admin.token_hash;
         next.defaults.clone_from(&wanted.defaults);
         next.agents.clone_from(&wanted.agents);
         next.apps.clone_from(&wanted.apps);

@@ -269,6 +269,7 @@ fn limits(section: &Section<'_>) -> Limits {
         h2_connection_window: window("h2_connection_window", d.h2_connection_window),
         h2_send_buffer: size("h2_send_buffer", d.h2_send_buffer),
         h2_pending_resets: number("h2_pending_resets", d.h2_pending_resets),
+        h2_held: size("h2_held", d.h2_held),
         h2_ping: time("h2_ping", d.h2_ping),
         h2_ping_timeout: time("h2_ping_timeout", d.h2_ping_timeout),
     }

@@ -341,6 +341,8 @@ pub(super) struct RecvHalf {
     granted: u64,
     told: u64,
     window: u32,
+    /// The window is at most this, whatever it has grown to.
+    cap: u32,
     fin: bool,
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
@@ -363,6 +365,7 @@ impl RecvHalf {
             granted: u64::from(window),
             told: 0,
             window,
+            cap: u32::MAX,
             fin: false,
             discard: None,
             grown_at: now,
@@ -371,6 +374,22 @@ impl RecvHalf {
             mark_again: false,
             fin_again: false,
         }
+    }
+
+    /// From now on the window is at most `cap`; one that was bounded opens up to `usual` at once. Credit
+    /// that was granted stays granted.
+    pub(super) fn cap(&mut self, cap: u32, usual: u32) {
+        self.cap = cap;
+        self.window = self.window.max(usual.min(cap));
+    }
+
+    fn width(&self) -> u32 {
+        self.window.min(self.cap)
+    }
+
+    /// Bytes that are here or may come unasked.
+    pub(super) fn exposure(&self) -> u64 {
+        self.granted - self.taken
     }
 
     /// A new carrier goes on at `received`; what stands exactly there may have arrived before.
@@ -383,7 +402,7 @@ impl RecvHalf {
     pub(super) fn credit_again(&mut self) -> Option<(u64, u64)> {
         self.told = self.taken;
         if self.discard.is_none() {
-            self.granted = self.granted.max(self.taken + u64::from(self.window));
+            self.granted = self.granted.max(self.taken + u64::from(self.width()));
         }
         (self.taken > 0).then_some((self.granted, self.taken))
     }
@@ -504,19 +523,22 @@ impl RecvHalf {
         if self.taken == self.told || self.discard.is_some() {
             return None;
         }
-        let half = u64::from(self.window / 2);
-        if matches!(due, Due::Half) && self.taken - self.told < half {
+        let half = u64::from(self.width() / 2);
+        // The latter comes first where the window was opened wider than what is granted.
+        let is_half = self.taken - self.told >= half || self.exposure() <= half;
+        if matches!(due, Due::Half) && !is_half {
             return None;
         }
-        if self.taken - self.told >= half {
+        if is_half {
             let quick = now.since(self.grown_at) < rtt * 2;
-            if quick && self.window < max_window {
-                self.window = self.window.saturating_mul(2).min(max_window);
+            let most = max_window.min(self.cap);
+            if quick && self.window < most {
+                self.window = self.window.saturating_mul(2).min(most);
             }
             self.grown_at = now;
         }
         self.told = self.taken;
-        self.granted = self.granted.max(self.taken + u64::from(self.window));
+        self.granted = self.granted.max(self.taken + u64::from(self.width()));
         Some((self.granted, self.taken))
     }
 

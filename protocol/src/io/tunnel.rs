@@ -65,8 +65,18 @@ impl Tunnel {
     /// # Errors
     /// [`OpenError`] if the tunnel takes no new streams; the agent heard nothing.
     pub fn open(&self, open: Open) -> Result<TunnelStream, OpenError> {
+        self.open_within(open, u32::MAX)
+    }
+
+    /// The same with a bound on what the agent may send unasked, see [`StreamControl::cap`].
+    ///
+    /// # Errors
+    /// As [`Tunnel::open`].
+    ///
+    /// [`StreamControl::cap`]: super::StreamControl::cap
+    pub fn open_within(&self, open: Open, cap: u32) -> Result<TunnelStream, OpenError> {
         let now = self.shared.now();
-        let key = self.shared.act(|conn| conn.open(now, open))?;
+        let key = self.shared.act(|conn| conn.open_within(now, open, cap))?;
         Ok(TunnelStream::new(Arc::clone(&self.shared), key))
     }
 
