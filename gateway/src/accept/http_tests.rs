@@ -47,12 +47,12 @@ async fn start(tls: Option<Arc<PublicTerms>>, trusted: Vec<Cidr>) -> World {
     let (corridor, gate, shutdown) = (Scripted::default(), Gate::new(8, 2), Shutdown::new());
     let front = HttpFront {
         corridor: corridor.clone(),
-        limits: Arc::new(Limits::default()),
-        opening: Arc::new(Opening {
+        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        opening: Arc::new(ArcSwap::from_pointee(Opening {
             proxy_headers: !trusted.is_empty(),
             trusted,
             patience: Duration::from_secs(5),
-        }),
+        })),
         tls,
         signal: shutdown.signal(),
     };

@@ -105,7 +105,7 @@ impl Default for Limits {
             stream_window: 64 * 1024,
             connection_window: 1024 * 1024,
             send_buffer: 128 * 1024,
-            held: 1024 * 1024,
+            held: 2 * 1024 * 1024,
             pending_resets: 20,
             pressure: Arc::default(),
         }

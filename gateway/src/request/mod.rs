@@ -87,14 +87,8 @@ pub struct Shared {
     pub tunnels: Arc<Tunnels>,
     /// What was seen of each app.
     pub apps: Apps,
-    /// Sizes a head may have.
-    pub rules: Rules,
-    /// Proxies whose word about the client is believed.
-    pub trusted_proxies: Vec<Cidr>,
-    /// Longest time for a connection to an app.
-    pub app_connect: Duration,
-    /// Longest time a kept connection may have been idle when it is used.
-    pub app_idle: Duration,
+    /// What every request is asked about, now.
+    pub bounds: ArcSwap<Bounds>,
     /// Log, metrics, memory of exchanges.
     pub sinks: Arc<Sinks>,
     /// Tasks that outlive their exchange.
@@ -111,6 +105,19 @@ pub struct Shared {
     pub lingering: Lingering,
     /// What became of requests whose answer could not say it.
     pub ledger: Arc<Ledger>,
+}
+
+/// What every request is asked about.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Sizes a head may have.
+    pub rules: Rules,
+    /// Proxies whose word about the client is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Longest time for a connection to an app.
+    pub app_connect: Duration,
+    /// Longest time a kept connection may have been idle when it is used.
+    pub app_idle: Duration,
 }
 
 /// The corridor as connections see it.
@@ -168,7 +175,8 @@ impl Exchanges {
         exchange: &mut Exchange<'_, B, A>,
         raw: &RawHead,
     ) {
-        let mut normal = match normalize(raw, exchange.info, &self.shared.rules) {
+        let rules = self.shared.bounds.load().rules;
+        let mut normal = match normalize(raw, exchange.info, &rules) {
             Ok(normal) => normal,
             Err(failure) => {
                 exchange.guard.request(&raw.method, "", "");
@@ -242,7 +250,11 @@ impl Shared {
     }
 
     fn is_trusted(&self, address: IpAddr) -> bool {
-        self.trusted_proxies.iter().any(|net| net.contains(address))
+        let bounds = self.bounds.load();
+        bounds
+            .trusted_proxies
+            .iter()
+            .any(|net| net.contains(address))
     }
 
     /// The client speaks TLS, to us or to a trusted proxy in front of us.
@@ -299,7 +311,7 @@ impl Corridor for Exchanges {
         let shared = &self.shared;
         let now = shared.clock.now();
         let id = shared.request_id(now);
-        let failure = refusal_failure(refusal, &shared.rules);
+        let failure = refusal_failure(refusal, &shared.bounds.load().rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(protocol);
         let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);

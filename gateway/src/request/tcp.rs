@@ -240,17 +240,18 @@ impl Shared {
         };
         let number = Some(place.tunnel.number);
         guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
+        let connect = self.bounds.load().app_connect;
         let open = Open {
             app: app.name.to_string(),
             kind: AppKind::Tcp,
-            remaining: self.app_connect,
+            remaining: connect,
             credit: 0,
             client: Some(info.peer),
         };
         let Ok(stream) = place.tunnel.tunnel.open(open) else {
             return Err(missed(Reason::AgentDraining, number));
         };
-        let within = self.app_connect.max(DEAD_AFTER) + OPENED_SLACK;
+        let within = connect.max(DEAD_AFTER) + OPENED_SLACK;
         match opened(stream.control(), within).await {
             Ok(()) => {
                 app.reached();

@@ -54,16 +54,10 @@ pub struct Enroll {
     pub tunnels: Arc<Tunnels>,
     /// Valid tokens now.
     pub tokens: Arc<ArcSwap<Tokens>>,
-    /// What the gateway says of itself.
-    pub terms: Terms,
-    /// Numbers of every tunnel.
-    pub settings: Settings,
-    /// Bounds of each tunnel's kept connections.
-    pub pool: PoolLimits,
+    /// What a tunnel that begins now gets.
+    pub terms: ArcSwap<TunnelTerms>,
     /// True if an agent must show a certificate; TLS asks for it, a WebSocket's request is refused.
     pub certificates: AtomicBool,
-    /// Longest handshake.
-    pub handshake: Duration,
     /// The process's clock.
     pub clock: Clock,
     /// Random bits for tunnel ids and secrets.
@@ -76,10 +70,23 @@ pub struct Enroll {
     pub on_report: OnReport,
 }
 
+/// What a tunnel begins with, and keeps.
+#[derive(Clone, Debug)]
+pub struct TunnelTerms {
+    /// What the gateway says of itself.
+    pub told: Terms,
+    /// Numbers of the tunnel.
+    pub settings: Settings,
+    /// Bounds of its kept connections.
+    pub pool: PoolLimits,
+    /// Longest handshake.
+    pub handshake: Duration,
+}
+
 /// An agent that was let in.
 enum Entered {
     /// With a new tunnel.
-    New(Admitted),
+    New(Admitted, Arc<TunnelTerms>),
     /// With the next carrier of a tunnel.
     Back(Arc<LiveTunnel>, Admitted),
 }
@@ -113,8 +120,9 @@ impl Enroll {
         };
         carrier.keep(self.metrics.carrier(carrier_label(carried.kind)));
         match entered {
-            Entered::New(admitted) => {
-                self.run(carrier, buffer, admitted, carried, shutdown).await;
+            Entered::New(admitted, terms) => {
+                self.run(carrier, buffer, admitted, &terms, carried, shutdown)
+                    .await;
             }
             Entered::Back(live, admitted) => {
                 self.go_on(&live, &admitted, carried, carrier, buffer).await;
@@ -174,9 +182,10 @@ impl Enroll {
         token: Option<Zeroizing<String>>,
         shutdown: &Signal,
     ) -> Result<Entered, ShakeError> {
+        let terms = self.terms.load_full();
         let (until, resuming) = (
-            shake::deadline(self.handshake),
-            shake::resuming_deadline(self.handshake),
+            shake::deadline(terms.handshake),
+            shake::resuming_deadline(terms.handshake),
         );
         let waiting = token.map_or_else(AwaitHello::new, AwaitHello::with_header_token);
         let tokens = self.tokens.load_full();
@@ -196,8 +205,8 @@ impl Enroll {
             secret: self.chance.bytes(),
             epoch: 1,
         };
-        let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
-        Ok(Entered::New(admitted))
+        let admitted = shake::admit(carrier, applicant, &terms.told, ticket, until).await?;
+        Ok(Entered::New(admitted, terms))
     }
 
     /// An agent whose tunnel lost its carrier, noticed here or not. The old carrier is given up before
@@ -217,7 +226,12 @@ impl Enroll {
         };
         match (live, judged) {
             (Some(live), Ok(ticket)) => {
-                let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
+                // It was promised this when it began.
+                let terms = Terms {
+                    resume_window: live.resume_window,
+                    ..self.terms.load().told.clone()
+                };
+                let admitted = shake::admit(carrier, applicant, &terms, ticket, until).await?;
                 Ok(Entered::Back(live, admitted))
             }
             (_, Err(refuse)) => {
@@ -255,12 +269,13 @@ impl Enroll {
         carrier: Carrier,
         leftover: BytesMut,
         admitted: Admitted,
+        terms: &TunnelTerms,
         carried: Carried,
         shutdown: Signal,
     ) {
         let (tunnel, driver) = Tunnel::new(
             Side::Gateway,
-            self.settings,
+            terms.settings,
             admitted.limits,
             carrier,
             leftover,
@@ -275,7 +290,8 @@ impl Enroll {
             carried,
             ticket: admitted.ticket,
             tunnel,
-            pool: self.pool,
+            pool: terms.pool,
+            resume_window: terms.settings.resume_window,
         };
         let (live, replaced) = self.tunnels.add(new, &admitted.apps);
         for old in replaced {

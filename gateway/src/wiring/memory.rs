@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::knobs::Budget;
 use crate::pressure::Level;
 use crate::request::Shared;
 
@@ -19,13 +20,15 @@ const AIM: u64 = 88;
 pub(super) type Meter = fn() -> Option<u64>;
 
 /// Watches for ever; to be dropped with the gateway.
-pub(super) async fn watch(shared: Arc<Shared>, budget: u64, meter: Meter) {
+pub(super) async fn watch(shared: Arc<Shared>, budget: Arc<Budget>, meter: Meter) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut settled = Instant::now();
     loop {
         ticks.tick().await;
         let Some(used) = meter() else { return };
+        // Without one nothing is short.
+        let budget = budget.bytes().unwrap_or(u64::MAX);
         let before = shared.pressure.level();
         let level = before.after(used, budget);
         if shared.pressure.set(level) {

@@ -9,6 +9,7 @@ mod dev;
 mod end;
 mod gateway;
 pub mod handed;
+mod knobs;
 mod memory;
 mod reload;
 mod state;

@@ -27,7 +27,6 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub(super) struct TunnelFront {
     pub(super) enroll: Arc<Enroll>,
     pub(super) tls: Option<Arc<ServerConfig>>,
-    pub(super) handshake: Duration,
     pub(super) signal: Signal,
 }
 
@@ -43,15 +42,18 @@ impl Serve for TunnelFront {
             return;
         }
         let place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
-        if let Err(error) = socket::tune_carrier(&stream, self.enroll.settings.dead_after) {
+        if let Err(error) =
+            socket::tune_carrier(&stream, self.enroll.terms.load().settings.dead_after)
+        {
             tracing::debug!(%peer, %error, "a new carrier is already gone");
             return;
         }
         let mut carrier = match self.tls {
             None => Carrier::tcp(stream),
             Some(config) => {
+                let within = self.enroll.terms.load().handshake;
                 let handshake = TlsAcceptor::from(config).accept(stream).into_fallible();
-                match tokio::time::timeout(self.handshake, handshake).await {
+                match tokio::time::timeout(within, handshake).await {
                     Ok(Ok(session)) => Carrier::tls(session),
                     Ok(Err((error, stream))) if is_about_a_certificate(&error) => {
                         self.enroll.no_certificate(peer, &error);

@@ -54,7 +54,7 @@ impl Shared {
         let now = self.clock.now();
         let pool = place.tunnel.pool.app(&attempt.app.name);
         let at_most = if attempt.normal.method.is_safe() {
-            self.app_idle
+            self.bounds.load().app_idle
         } else {
             UNSAFE_IDLE
         };
@@ -81,11 +81,11 @@ impl Shared {
         let open = Open {
             app: attempt.app.name.to_string(),
             kind,
-            remaining: self.remaining(attempt).min(self.app_connect),
+            remaining: self.remaining(attempt).min(self.bounds.load().app_connect),
             credit: 0,
             client: Some(exchange.info.peer),
         };
-        let usual = self.enroll.settings.initial_window;
+        let usual = self.enroll.terms.load().settings.initial_window;
         let cap = attempt.portion.first(usual).unwrap_or(u32::MAX);
         match place.tunnel.tunnel.open_within(open, cap) {
             Ok(stream) => Ok(Link {
