@@ -50,6 +50,7 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_resumed_bytes_total", "counter", &[]),
     ("bridgehead_resumes_total", "counter", &["result"]),
     ("bridgehead_retries_total", "counter", &["app", "reason"]),
+    ("bridgehead_starved_streams_total", "counter", &[]),
     ("bridgehead_streams", "gauge", &["state"]),
     ("bridgehead_tunnels", "gauge", &["state"]),
     (

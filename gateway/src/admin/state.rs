@@ -249,6 +249,10 @@ pub struct TunnelInfo {
     pub bytes_in: u64,
     /// Bytes of frames to the agent.
     pub bytes_out: u64,
+    /// Bytes that its streams hold at the gateway.
+    pub held_bytes: u64,
+    /// Streams given up because they held memory without progress.
+    pub starved_streams: u64,
 }
 
 fn stamp<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {

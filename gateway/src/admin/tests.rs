@@ -103,6 +103,8 @@ impl AdminState for Gateway {
             rtt: Some(Duration::from_micros(1500)),
             bytes_in: 10,
             bytes_out: 20,
+            held_bytes: 0,
+            starved_streams: 0,
         }]
     }
 

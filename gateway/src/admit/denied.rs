@@ -20,6 +20,8 @@ pub enum Denied {
     ErrorLoop(usize),
     /// The slots for large bodies are taken.
     LargeBody(Limit),
+    /// Memory is left for no further large body.
+    LargeBodyMemory,
     /// The places in the queue are taken; one is likely to be free after this time.
     QueueFull(Limit, Duration),
     /// The request waited this long.
@@ -70,7 +72,7 @@ impl Denied {
             Self::Rate(_) => Code::RateLimited,
             Self::Quarantine(_) => Code::TimeoutQuarantine,
             Self::ErrorLoop(_) => Code::ErrorLoopDetected,
-            Self::LargeBody(_) => Code::LargeBodyBackendBusy,
+            Self::LargeBody(_) | Self::LargeBodyMemory => Code::LargeBodyBackendBusy,
             Self::QueueFull(..) | Self::LongLivedFull(..) => Code::QueueOverflow,
             Self::QueueWait(_) | Self::ShareWait(_) => Code::QueueTimeout,
         }
@@ -84,7 +86,7 @@ impl Denied {
             Self::Rate(_) => Reason::Rate,
             Self::Quarantine(_) => Reason::Quarantine,
             Self::ErrorLoop(_) => Reason::ErrorLoop,
-            Self::LargeBody(_) => Reason::LargeBody,
+            Self::LargeBody(_) | Self::LargeBodyMemory => Reason::LargeBody,
             Self::QueueFull(..) | Self::LongLivedFull(..) => Reason::QueueFull,
             Self::QueueWait(_) | Self::ShareWait(_) => Reason::QueueWait,
         }
@@ -101,6 +103,7 @@ impl Denied {
             Self::Address
             | Self::ErrorLoop(_)
             | Self::LargeBody(_)
+            | Self::LargeBodyMemory
             | Self::QueueWait(_)
             | Self::ShareWait(_) => None,
         }
@@ -117,6 +120,7 @@ impl Denied {
             Self::LargeBody(Limit::All(_))
             | Self::QueueFull(Limit::All(_), _)
             | Self::LongLivedFull(Limit::All(_), _)
+            | Self::LargeBodyMemory
             | Self::Address
             | Self::Rate(_)
             | Self::Quarantine(_)
@@ -138,6 +142,9 @@ impl Denied {
             Self::Quarantine(_) => "at least half of the last requests timed out".to_owned(),
             Self::ErrorLoop(count) => format!("{count} identical failures within an hour"),
             Self::LargeBody(limit) => limit.detail("large_body_slots"),
+            Self::LargeBodyMemory => {
+                "the gateway has no memory for another large body now".to_owned()
+            }
             Self::QueueFull(limit, _) => limit.detail("queue"),
             Self::QueueWait(waited) => format!("it waited for {} ms", waited.as_millis()),
             Self::ShareWait(waited) => format!(

@@ -39,6 +39,10 @@ pub struct Asker {
     pub declared: Option<u64>,
     /// What the exchange may become.
     pub shape: Shape,
+    /// Bytes that a body of the declared length may hold at this side.
+    pub holds: u64,
+    /// Bytes of memory that are left for such bodies.
+    pub room: u64,
 }
 
 /// What a gate holds now, for people.
@@ -206,6 +210,9 @@ impl Inner {
             let slot = self.large_bodies.take(origin, slots);
             slot.map_err(|reached| Denied::LargeBody(limit(slots, reached)))?;
             taken.large_body = true;
+            if asker.holds > asker.room {
+                return Err(Denied::LargeBodyMemory);
+            }
         }
         if asker.shape == Shape::Pipe {
             self.take_long_lived(now, limits, origin)?;

@@ -100,6 +100,12 @@ impl Permit {
         self.standing.as_ref()
     }
 
+    /// True if it holds a slot for a large body.
+    #[must_use]
+    pub fn has_large_body(&self) -> bool {
+        self.taken.large_body
+    }
+
     /// True while it has no place yet.
     #[must_use]
     pub fn is_waiting(&self) -> bool {

@@ -33,6 +33,8 @@ fn asker() -> Asker {
         client: Client::at(address),
         declared: None,
         shape: Shape::Exchange,
+        holds: 0,
+        room: u64::MAX,
     }
 }
 
@@ -251,6 +253,25 @@ fn a_stream_that_finds_no_long_place_keeps_the_one_it_has() {
     );
     drop((first, second));
     assert_eq!(gate.view(NOW), EMPTY);
+}
+
+#[test]
+fn a_large_body_for_which_no_memory_is_left_is_refused_and_a_small_one_passes() {
+    let (gate, limits) = (gate(), Admission::default());
+    let short = |asker: Asker| Asker {
+        holds: 1 << 20,
+        room: (1 << 20) - 1,
+        ..asker
+    };
+    let denied = gate.enter(NOW, &limits, &short(large())).unwrap_err();
+    assert_eq!(
+        (denied, denied.code()),
+        (Denied::LargeBodyMemory, Code::LargeBodyBackendBusy)
+    );
+    assert_eq!(gate.view(NOW), EMPTY);
+    let small = gate.enter(NOW, &limits, &short(asker())).unwrap();
+    assert!(!small.has_large_body());
+    assert!(gate.enter(NOW, &limits, &large()).unwrap().has_large_body());
 }
 
 #[test]

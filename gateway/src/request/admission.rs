@@ -54,7 +54,10 @@ impl Shared {
             return Admitted::Denied(overload());
         }
         let limits = &route.settings.admission;
-        let asker = asker(exchange.client, limits, normal);
+        let mut asker = asker(exchange.client, limits, normal);
+        let most = self.enroll.terms.load().settings.retain_limit;
+        asker.holds = asker.declared.unwrap_or(0).min(most);
+        asker.room = self.pressure.room();
         let entered = match body_fits(&route.settings, normal) {
             Ok(()) => app.gate.enter(self.clock.now(), limits, &asker),
             Err(failure) => return Admitted::Denied(failure),
@@ -69,6 +72,9 @@ impl Shared {
                 return Admitted::Denied(denied.failure());
             }
         };
+        if permit.has_large_body() {
+            exchange.charge = Some(self.pressure.charge(asker.holds));
+        }
         if let Some(standing) = permit.standing() {
             exchange.asked.limits = fields(standing);
         }
@@ -172,6 +178,8 @@ fn asker(address: IpAddr, limits: &Admission, normal: &Normal) -> Asker {
             RequestKind::Plain if normal.grpc => Shape::Stream,
             RequestKind::Plain => Shape::Exchange,
         },
+        holds: 0,
+        room: u64::MAX,
     }
 }
 

@@ -58,7 +58,7 @@ use crate::config::Cidr;
 use crate::error::Failure;
 use crate::h1::HeadError;
 use crate::ledger::Ledger;
-use crate::pressure::Pressure;
+use crate::pressure::{Charge, Pressure};
 use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
@@ -135,6 +135,8 @@ struct Exchange<'a, B, A> {
     asked: Asked,
     guard: ExchangeGuard,
     page: Page<'a>,
+    /// Memory that its large body may take.
+    charge: Option<Charge>,
     body: &'a mut B,
     answer: &'a mut A,
 }
@@ -238,6 +240,7 @@ impl Exchanges {
             asked,
             guard,
             page: Page::new(shared, id),
+            charge: None,
             body,
             answer,
         }

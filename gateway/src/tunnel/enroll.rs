@@ -332,6 +332,7 @@ impl Enroll {
     /// News of the tunnel and the care of its pool; ends only after the tunnel has.
     async fn attend(&self, live: &Arc<LiveTunnel>, mut shutdown: Signal) -> CloseReason {
         let mut reap = tokio::time::interval(REAP_EVERY);
+        let mut starved = 0;
         let (mut told, mut closed) = (false, false);
         let mut end = shutdown.clone();
         let mut state = live.state();
@@ -372,6 +373,9 @@ impl Enroll {
                 },
                 _ = reap.tick() => {
                     live.pool.reap(self.clock.now());
+                    let until_now = live.tunnel.stats().starved;
+                    self.metrics.starved(until_now.saturating_sub(starved));
+                    starved = until_now;
                     if !closed && !self.is_key_valid(live) {
                         closed = true;
                         tracing::warn!(agent = &*live.agent, tunnel = &*live.id, "tunnel cut, its token has expired");

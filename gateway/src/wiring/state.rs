@@ -171,6 +171,8 @@ impl AdminState for State {
                 rtt: stats.rtt,
                 bytes_in: stats.bytes_in,
                 bytes_out: stats.bytes_out,
+                held_bytes: stats.held,
+                starved_streams: stats.starved,
             }
         };
         registry.tunnels().map(|(_, live)| info(live)).collect()

@@ -39,6 +39,10 @@ pub struct TunnelStats {
     pub bytes_in: u64,
     /// Bytes sent in frames.
     pub bytes_out: u64,
+    /// Bytes that its streams held at the last look, at this side.
+    pub held: u64,
+    /// Streams given up because they held memory without progress.
+    pub starved: u64,
 }
 
 impl Tunnel {
@@ -204,6 +208,8 @@ impl Tunnel {
             rtt: state.conn.rtt(),
             bytes_in: state.bytes_in,
             bytes_out: state.bytes_out,
+            held: state.conn.held_bytes(),
+            starved: state.conn.starved_streams(),
         }
     }
 }
