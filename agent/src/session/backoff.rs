@@ -31,11 +31,17 @@ const WORTH_AN_INSTANT_TRY: Duration = Duration::from_secs(5);
 /// a connection that breaks every second costs each time what one break costs.
 const WORTH_AN_INSTANT_RETURN: Duration = Duration::from_millis(250);
 
+/// So many carriers of such a tunnel may break sooner in a row, and each only costs what is missing of
+/// that time: chance strikes twice, and requests wait. More of them are no chance, so draws begin.
+const BRIEF_BY_CHANCE: u32 = 4;
+
 /// Waiting times of one tunnel.
 #[derive(Debug)]
 pub struct Backoff {
     random: u64,
     failures: u32,
+    /// Carriers in a row that were not worth an instant return.
+    brief: u32,
 }
 
 impl Backoff {
@@ -45,6 +51,7 @@ impl Backoff {
         Self {
             random: seed,
             failures: 0,
+            brief: 0,
         }
     }
 
@@ -64,10 +71,16 @@ impl Backoff {
     /// The wait after a carrier was lost, that had stood since `since`, of a tunnel that goes on.
     pub fn after_cut(&mut self, now: Moment, since: Moment) -> Duration {
         self.failures = 1;
-        if now.since(since) >= WORTH_AN_INSTANT_RETURN {
-            return Duration::ZERO;
+        let missing = WORTH_AN_INSTANT_RETURN.saturating_sub(now.since(since));
+        self.brief = if missing.is_zero() {
+            0
+        } else {
+            self.brief.saturating_add(1)
+        };
+        if self.brief <= BRIEF_BY_CHANCE {
+            return missing;
         }
-        // No longer than that either: the gateway answers, and requests wait.
+        // Never longer than after one failure: the gateway answers, and requests wait.
         self.after_failure()
     }
 
@@ -219,8 +232,25 @@ mod tests {
             let cut = since + Duration::from_millis(500);
             assert_eq!(backoff.after_cut(cut, since), Duration::ZERO);
         }
+    }
+
+    #[test]
+    fn a_carrier_that_breaks_soon_costs_a_quarter_second_until_it_is_no_chance() {
+        let waits = |seed| {
+            let mut backoff = Backoff::new(seed);
+            let mut after = |lived| backoff.after_cut(at(1) + lived, at(1));
+            let tenth = Duration::from_millis(100);
+            let chance: Vec<Duration> = (0..4).map(|_| after(tenth)).collect();
+            assert_eq!(chance, [Duration::from_millis(150); 4]);
+            let drawn = after(tenth);
+            assert!(drawn <= FIRST_SPREAD, "{drawn:?}");
+            assert_eq!(after(Duration::from_secs(1)), Duration::ZERO, "it stood");
+            assert_eq!(after(tenth), Duration::from_millis(150), "counted anew");
+            drawn
+        };
+        let drawn: Vec<Duration> = (0..50).map(waits).collect();
         assert!(
-            !backoff.after_cut(stood, stood).is_zero(),
+            drawn.iter().any(|wait| *wait > Duration::from_millis(500)),
             "let in and dropped"
         );
     }

@@ -37,8 +37,8 @@ const FULL_PAIRS: usize = 20_000;
 const DEEP_PAIRS: usize = 1_000_000;
 /// Pairs run between two looks at the clock.
 const BATCH: usize = 2_000;
-/// What a deep run takes at most for its pairs.
-const DEEP: Duration = Duration::from_secs(30 * 60);
+/// A run that takes longer says this often how far it is.
+const PROGRESS: Duration = Duration::from_secs(60);
 /// Printed of schedules that broke something.
 const SHOWN: usize = 25;
 
@@ -72,13 +72,22 @@ fn run_all(grounds: &[Ground], depth: Depth) -> Summary {
         Depth::Full => FULL_PAIRS,
         Depth::Deep => DEEP_PAIRS,
     };
-    let began = Instant::now();
+    let mut told = Instant::now();
     let mut drawn = 0;
-    while drawn < pairs && began.elapsed() < DEEP {
+    while drawn < pairs {
         let count = BATCH.min(pairs - drawn);
         let batch = explore::pairs(grounds, count, drawn as u64);
         summary.join(explore::run(grounds, &batch));
         drawn += count;
+        if told.elapsed() > PROGRESS {
+            told = Instant::now();
+            eprintln!(
+                "sim: {drawn} of {pairs} pairs, lies={} avoidable={} fallen={}",
+                summary.lies,
+                summary.avoidable,
+                summary.fallen.len()
+            );
+        }
     }
     summary
 }
