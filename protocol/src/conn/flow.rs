@@ -238,7 +238,8 @@ impl SendHalf {
         if !bytes.is_empty() {
             self.retain(&bytes);
         }
-        let fin = self.fin && self.next == self.end;
+        // A mark may stand where the stream ends; the end comes after it.
+        let fin = self.fin && self.next == self.end && self.begins.is_empty();
         self.fin_sent |= fin;
         Some(Piece::Data(bytes, fin))
     }

@@ -137,6 +137,27 @@ fn a_fenced_exchange_that_was_written_whole_lingers_for_its_late_answer() {
 }
 
 #[test]
+fn the_end_of_a_stream_comes_behind_an_exchange_that_begins_there() {
+    let mut pair = pair();
+    let (key, app) = opened(&mut pair);
+    pair.begin(key, Some(0), b"fir");
+    pair.settle().unwrap();
+    assert_eq!(pair.app_takes(app), b"fir");
+    pair.gateway.write(key, &mut Bytes::from_static(b"st"));
+    pair.begin(key, Some(0), b"");
+    pair.gateway.finish(key);
+    pair.settle().unwrap();
+    let Front::Bytes(bytes) = pair.agent.front(app) else {
+        panic!("{:?}", pair.agent.front(app));
+    };
+    assert_eq!(bytes, "st");
+    pair.agent.app_took(pair.now, app, 2);
+    assert!(matches!(pair.agent.front(app), Front::Begin { .. }));
+    pair.agent.begun(app);
+    assert_eq!(pair.agent.front(app), Front::Fin);
+}
+
+#[test]
 fn a_reset_reaches_the_app_side_and_its_final_overtakes_data() {
     let mut pair = pair();
     let (key, app) = opened(&mut pair);

@@ -103,18 +103,44 @@ pub(super) fn run(data: &[u8]) -> u64 {
     }
 }
 
+/// A chunked body by the letter: bare hexadecimal sizes, CRLF, no extensions. Answers what it says and
+/// how long it is.
+fn strictly(data: &[u8]) -> Option<(Vec<u8>, usize)> {
+    let line = |at: usize| data[at..].windows(2).position(|two| two == b"\r\n");
+    let (mut at, mut said) = (0, Vec::new());
+    loop {
+        let size = line(at)?;
+        let digits = std::str::from_utf8(&data[at..at + size]).ok()?;
+        if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        let size = usize::from_str_radix(digits, 16).ok()?;
+        at += digits.len() + 2;
+        if size == 0 {
+            break;
+        }
+        let end = at.checked_add(size)?;
+        said.extend_from_slice(data.get(at..end)?);
+        at = end;
+        if line(at)? != 0 {
+            return None;
+        }
+        at += 2;
+    }
+    // Trailers, of which one may be dropped; the end is an empty line.
+    loop {
+        match line(at)? {
+            0 => return Some((said, at + 2)),
+            len => at += len + 2,
+        }
+    }
+}
+
 fn request(data: &[u8], step: usize) -> u64 {
     let body = same(&BodyDecoder::request(BodyLength::Streamed), data, step);
     if body.ended {
-        // A strict reader finds the same end: say it again and compare.
-        let strict = data.len() - body.left;
-        assert!(
-            data[..strict].ends_with(b"\r\n\r\n"),
-            "the end is an empty line"
-        );
-        assert!(
-            !data[..strict].contains(&b';') || body.data.contains(&b';') || body.trailers.is_some()
-        );
+        let read = (body.data.clone(), data.len() - body.left);
+        assert_eq!(Some(read), strictly(data), "a strict reader finds the same");
     }
     signature(&[
         4,

@@ -1,8 +1,8 @@
 //! Floods and slow peers beside a well-behaved client: it notices nothing, and nothing is left behind.
 //!
 //! The client asks at a fixed rate while an attack runs, and again while the same attacker hits a sink
-//! on the same machine. Success must be complete; times are printed as ratios and bounded loosely,
-//! because the machine is shared.
+//! on the same machine. Success must be complete; times are printed as ratios. They are bounded for
+//! release programs (`BH_BIN_DIR`) on a machine that does nothing else, and only loosely otherwise.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -151,8 +151,7 @@ async fn a_well_behaved_client_notices_no_attack() {
         );
         let name = attack.name;
         faults.extend(hit.bad.iter().map(|what| format!("{name}: {what}")));
-        // Loose: other work shares the machine, and this is a debug build.
-        if during > before * 20 && during > Duration::from_secs(5) {
+        if during > most_wait(before) {
             faults.push(format!("{name}: the client waited {during:?}"));
         }
         if resident > MEMORY / 10 * 11 {
@@ -161,6 +160,17 @@ async fn a_well_behaved_client_notices_no_attack() {
         left_behind(&world, &mut faults, name).await;
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// How long one in a hundred answers may take, if it takes `calm` beside an attacker of somebody else.
+fn most_wait(calm: Duration) -> Duration {
+    /// Below it the ratio says how the kernel dealt out two cores, not what the gateway did.
+    const GRAIN: Duration = Duration::from_millis(5);
+    match std::env::var_os("BH_BIN_DIR") {
+        Some(_) => (calm * 2).max(GRAIN),
+        // Other work shares the machine, and this is a debug build.
+        None => (calm * 20).max(Duration::from_secs(5)),
+    }
 }
 
 /// Streams and exchanges of an attacker end soon after it is gone.
