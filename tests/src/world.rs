@@ -132,16 +132,16 @@ pub fn setup() -> Setup {
 }
 
 impl Setup {
-    /// Adds lines to `[defaults]`; a key said again replaces the built-in one.
+    /// Adds lines to `[defaults]`; a key said again replaces what it was.
     #[must_use]
     pub fn defaults(mut self, toml: &str) -> Self {
-        for key in ["hold", "client_share"]
-            .iter()
-            .filter(|key| toml.contains(*key))
-        {
-            let kept = self.defaults.lines().filter(|line| !line.starts_with(key));
-            self.defaults = kept.fold(String::new(), |text, line| text + line + "\n");
-        }
+        let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+        let said: Vec<String> = toml.lines().map(key).collect();
+        let kept = self
+            .defaults
+            .lines()
+            .filter(|line| !said.contains(&key(line)));
+        self.defaults = kept.fold(String::new(), |text, line| text + line + "\n");
         let _ = writeln!(self.defaults, "{toml}");
         self
     }
