@@ -108,6 +108,8 @@ impl Token {
 
 /// What a world is to be; everything has a default that suits most tests.
 pub struct Setup {
+    own_hosts: Vec<String>,
+    tunnel_at: String,
     apps: Vec<(String, String)>,
     defaults: String,
     sections: BTreeMap<String, String>,
@@ -117,11 +119,14 @@ pub struct Setup {
     agents: Vec<(String, Vec<String>)>,
 }
 
-/// A world with one app `demo` and windows short enough for a test.
+/// A world with one app `demo` and windows short enough for a test. Its clients have one address
+/// between them, so one client may take every place unless the test says otherwise.
 pub fn setup() -> Setup {
     Setup {
+        own_hosts: vec!["gw.localhost".into(), "localhost".into()],
+        tunnel_at: "127.0.0.1:0".into(),
         apps: vec![("demo".into(), String::new())],
-        defaults: "hold = \"0s\"\n".into(),
+        defaults: "hold = \"0s\"\nclient_share = \"100%\"\n".into(),
         sections: BTreeMap::new(),
         tls: false,
         tunnel_tls: false,
@@ -131,12 +136,16 @@ pub fn setup() -> Setup {
 }
 
 impl Setup {
-    /// Adds lines to `[defaults]`; a key said again replaces the built-in one.
+    /// Adds lines to `[defaults]`; a key said again replaces what it was.
     #[must_use]
     pub fn defaults(mut self, toml: &str) -> Self {
-        if toml.contains("hold") {
-            self.defaults.clear();
-        }
+        let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+        let said: Vec<String> = toml.lines().map(key).collect();
+        let kept = self
+            .defaults
+            .lines()
+            .filter(|line| !said.contains(&key(line)));
+        self.defaults = kept.fold(String::new(), |text, line| text + line + "\n");
         let _ = writeln!(self.defaults, "{toml}");
         self
     }
@@ -146,6 +155,20 @@ impl Setup {
     pub fn section(mut self, name: &str, toml: &str) -> Self {
         let text = self.sections.entry(name.to_owned()).or_default();
         let _ = writeln!(text, "{toml}");
+        self
+    }
+
+    /// Names the gateway's own hosts; `localhost` is then free for an app.
+    #[must_use]
+    pub fn own_hosts(mut self, hosts: &[&str]) -> Self {
+        self.own_hosts = hosts.iter().map(|h| (*h).to_owned()).collect();
+        self
+    }
+
+    /// Has agents come to this address instead of the loopback.
+    #[must_use]
+    pub fn tunnel_at(mut self, ip: std::net::IpAddr) -> Self {
+        self.tunnel_at = SocketAddr::from((ip, 0)).to_string();
         self
     }
 
@@ -224,14 +247,15 @@ impl Setup {
         if self.tls {
             let _ = writeln!(public, "https = [\"127.0.0.1:0\"]\ntls = {pair}");
         }
-        let mut tunnel = "listen = \"127.0.0.1:0\"\n".to_owned();
+        let mut tunnel = format!("listen = {:?}\n", self.tunnel_at);
         let _ = if self.tunnel_tls {
             writeln!(tunnel, "tls = {pair}")
         } else {
             writeln!(tunnel, "plain = true")
         };
+        let gateway = format!("hosts = {:?}\n", self.own_hosts);
         let built_in = [
-            ("gateway", "hosts = [\"gw.localhost\", \"localhost\"]\n"),
+            ("gateway", gateway.as_str()),
             ("public", public.as_str()),
             ("tunnel", tunnel.as_str()),
             ("admin", "listen = \"127.0.0.1:0\"\n"),
@@ -381,17 +405,14 @@ impl World {
             .write(&format!("{name}.token"), &format!("{}\n", token.secret));
         let mut command = Command::new(binaries::agent());
         let scheme = if self.tunnel_tls { "tls" } else { "tcp" };
+        let tunnel = self.places.tunnel;
         let host = if self.tunnel_tls {
-            "localhost"
+            "localhost".to_owned()
         } else {
-            "127.0.0.1"
+            tunnel.ip().to_string()
         };
-        command.args([
-            "run",
-            "--gateway",
-            &format!("{scheme}://{host}:{}", self.places.tunnel.port()),
-            "--token-file",
-        ]);
+        let gateway = format!("{scheme}://{host}:{}", tunnel.port());
+        command.args(["run", "--gateway", &gateway, "--token-file"]);
         command.arg(file);
         if self.tunnel_tls {
             command.arg("--ca").arg(&self.certificate.cert);

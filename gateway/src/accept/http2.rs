@@ -4,12 +4,17 @@
 //! fields, connection-specific fields and body lengths are checked by `h2` and end as stream errors
 //! before the corridor hears of the stream.
 //!
+//! A connection that ends is still read for a moment: a socket closed over unread bytes is reset, and the
+//! reset would overtake the GOAWAY that says why.
+//!
 //! Invariants: receive windows grow only by what the corridor took, so back-pressure reaches the
 //! client; send capacity is reserved only for bytes that are there, so an idle or stalled stream
 //! holds nothing of the connection's window that another could use.
 
 mod answer;
 mod body;
+#[cfg(test)]
+mod frame_tests;
 mod head;
 #[cfg(test)]
 mod tests;
@@ -17,12 +22,13 @@ mod tests;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::{Method, Request};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -31,6 +37,7 @@ use self::body::Body;
 use self::head::Unfit;
 use super::{Corridor, Limits};
 use crate::pressure::TIGHT_IDLE;
+use crate::request::allowance::Allowance;
 use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
@@ -38,9 +45,14 @@ use crate::shutdown::Signal;
 const REMEMBERED_RESETS: usize = 50;
 const PROVOKED_RESETS: usize = 200;
 
+/// How long, and for how many bytes, a client is heard after our last word. A second is several ways there
+/// and back; a client in order has then closed its side.
+const LINGER: Duration = Duration::from_secs(1);
+const LINGER_BYTES: usize = 1024 * 1024;
+
 /// Serve one connection to its end. Dropping the future cuts it and all of its streams.
 pub async fn serve<IO, C>(
-    io: IO,
+    mut io: IO,
     info: &ClientInfo,
     corridor: &C,
     limits: &Arc<Limits>,
@@ -49,21 +61,24 @@ pub async fn serve<IO, C>(
     IO: AsyncRead + AsyncWrite + Unpin + Send,
     C: Corridor,
 {
-    let handshake = settings(limits).handshake(io);
+    let handshake = settings(limits).handshake(&mut io);
     let Ok(Ok(mut connection)) = timeout(limits.handshake, handshake).await else {
         return;
     };
     let mut pulse = Pulse::new(connection.ping_pong(), limits);
     let stream = StreamContext {
         corridor: corridor.clone(),
-        info: Arc::new(info.clone()),
+        info: Arc::new(ClientInfo {
+            allowance: Some(Allowance::new(limits.held)),
+            ..info.clone()
+        }),
         limits: Arc::clone(limits),
     };
     let mut streams = JoinSet::new();
     let mut ending = false;
     let mut idle_end = Instant::now() + limits.keep_alive;
     let mut tight = false;
-    loop {
+    let hears = loop {
         tokio::select! { biased;
             () = signal.draining(), if !ending => {
                 ending = true;
@@ -73,7 +88,7 @@ pub async fn serve<IO, C>(
                 tight = true;
                 idle_end = idle_end.min(Instant::now() + TIGHT_IDLE);
             }
-            () = pulse.stopped() => break,
+            () = pulse.stopped() => break false,
             Some(_) = streams.join_next() => {
                 tight = false;
                 idle_end = Instant::now() + limits.keep_alive;
@@ -82,17 +97,47 @@ pub async fn serve<IO, C>(
                 Some((request, respond)) => {
                     streams.spawn(stream.clone().serve(request, respond));
                 }
-                None => break,
+                None => break true,
             },
             () = sleep_until(idle_end), if streams.is_empty() && !ending => {
                 ending = true;
                 connection.graceful_shutdown();
             }
         }
-    }
+    };
     // Streams learn from `h2` that the client is gone and end in their own order.
     drop(connection);
-    while streams.join_next().await.is_some() {}
+    let goodbye = async {
+        if hears {
+            linger(&mut io).await;
+        }
+        drop(io);
+    };
+    tokio::join!(goodbye, async {
+        while streams.join_next().await.is_some() {}
+    });
+}
+
+/// Ends our side and takes what the client still sends, until it has ended its own.
+async fn linger<IO>(io: &mut IO)
+where
+    IO: AsyncRead + AsyncWrite + Unpin,
+{
+    let taking = async {
+        let mut taken = [0; 2048];
+        let mut left = LINGER_BYTES;
+        if io.shutdown().await.is_err() {
+            return;
+        }
+        while left > 0 {
+            match io.read(&mut taken).await {
+                Ok(0) | Err(_) => return,
+                Ok(n) => left = left.saturating_sub(n),
+            }
+        }
+    };
+    // A client that does not end its side has had its time.
+    drop(timeout(LINGER, taking).await);
 }
 
 fn settings(limits: &Limits) -> h2::server::Builder {
@@ -164,8 +209,8 @@ struct Pulse {
     pings: Option<PingPong>,
     awaited: bool,
     next: Instant,
-    interval: std::time::Duration,
-    patience: std::time::Duration,
+    interval: Duration,
+    patience: Duration,
 }
 
 impl Pulse {

@@ -19,6 +19,7 @@ use http::HeaderMap;
 
 use self::connect::Link;
 use super::admission::Rejoined;
+use super::allowance::Portion;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, COUNT_WITHIN, judgement};
@@ -55,6 +56,8 @@ struct Attempt<'a> {
     upload: Upload,
     windows: Windows,
     load: super::load::Load,
+    /// What the answer may hold of what its client's connection may.
+    portion: Portion,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -118,6 +121,7 @@ impl Exchanges {
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             load: shared.loads.begin(),
+            portion: Portion::of(exchange.info.allowance.as_ref()),
             avoid: Vec::new(),
             fresh_only: false,
         };
@@ -294,6 +298,7 @@ impl Shared {
             shape: &shape,
             load: &attempt.load,
             elsewhere: &elsewhere,
+            portion: &mut attempt.portion,
             limits: &exchange.asked.limits,
         });
         let finish = match conn {

@@ -6,6 +6,7 @@
 mod agents;
 mod attackers;
 mod case;
+mod descriptors;
 mod floods;
 mod grid;
 mod h1_framing;
@@ -14,6 +15,7 @@ mod h1_valid;
 mod h2_cases;
 mod origins;
 mod rfc;
+mod slow;
 // Shared with the suite of real programs, which uses all of it.
 #[allow(dead_code, unused_imports, unused_macros)]
 #[path = "../real/setup.rs"]

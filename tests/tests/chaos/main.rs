@@ -8,8 +8,14 @@ mod app;
 mod carrier;
 mod cuts;
 mod holes;
+mod loss;
+mod network;
 mod processes;
 mod resume;
+// Shared with the suite of real programs, which uses all of it.
+#[allow(dead_code, unused_imports, unused_macros)]
+#[path = "../real/setup.rs"]
+mod setup;
 mod stage;
 mod tls;
 mod tools;

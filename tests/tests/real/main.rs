@@ -4,6 +4,7 @@
 //! is skipped loudly, and listed in `target/…/bh-tests/skipped.txt`; with `CI` set it is a failure.
 
 mod grpc;
+mod h2_conformance;
 mod node;
 mod python;
 mod setup;

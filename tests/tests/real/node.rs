@@ -8,7 +8,7 @@ use bridgehead_tests::world::{Folder, setup};
 use crate::setup::{Real, behind, client, free_port, needs, node, program, source};
 
 /// `node FILE ARGS…`, with the packages found from the folder that has them.
-fn script(
+pub(crate) fn script(
     folder: &std::path::Path,
     file: &str,
     args: &[&str],

@@ -37,12 +37,15 @@ const NODE: &[&str] = &[
     "playwright-core@1",
 ];
 
+/// The HTTP/2 conformance suite; its very version, for what it finds is argued case by case.
+const HTTPWG: &[&str] = &["httpwg-cli@0.2.5"];
+
 /// Time for an installation on a slow machine; only a hang reaches it.
 const INSTALL: Duration = Duration::from_secs(600);
 
 /// Why a test cannot run here.
 #[derive(Clone, Debug)]
-pub(crate) struct Missing(String);
+pub(crate) struct Missing(pub(crate) String);
 
 /// `return` from the test, loudly, unless this is CI.
 macro_rules! needs {
@@ -106,6 +109,15 @@ pub(crate) fn node() -> Result<PathBuf, Missing> {
         .clone()
 }
 
+/// The HTTP/2 conformance suite's program.
+pub(crate) fn httpwg() -> Result<PathBuf, Missing> {
+    static HTTPWG_READY: OnceLock<Result<PathBuf, Missing>> = OnceLock::new();
+    HTTPWG_READY
+        .get_or_init(|| install("httpwg", HTTPWG, install_cargo(HTTPWG)))
+        .clone()
+        .map(|folder| folder.join("bin/httpwg"))
+}
+
 /// Runs an installation unless a marker says that these very packages are there already.
 fn install(
     name: &str,
@@ -150,6 +162,23 @@ fn install_node(folder: &Path) -> Result<(), Missing> {
         .args(["install", "--no-audit", "--no-fund", "--loglevel=error"])
         .args(NODE)
         .current_dir(folder))
+}
+
+/// Quick to build rather than quick to run; what building leaves is removed.
+fn install_cargo(packages: &'static [&str]) -> impl FnOnce(&Path) -> Result<(), Missing> {
+    move |folder| {
+        let build = folder.join("build");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        run(cargo
+            .args(["install", "--locked", "--quiet", "--profile", "dev"])
+            .arg("--root")
+            .arg(folder)
+            .args(packages)
+            .env("CARGO_TARGET_DIR", &build)
+            .env("CARGO_PROFILE_DEV_DEBUG", "0")
+            .current_dir(folder))?;
+        std::fs::remove_dir_all(build).map_err(|error| Missing(error.to_string()))
+    }
 }
 
 fn run(command: &mut Command) -> Result<(), Missing> {

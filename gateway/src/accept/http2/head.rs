@@ -46,6 +46,10 @@ pub(super) fn read(
         .extensions
         .get::<h2::ext::Protocol>()
         .map(|protocol| protocol.as_str().to_owned());
+    // A tunnel to nowhere (RFC 9113 §8.5); `h2` has checked that it names neither scheme nor path.
+    if parts.method == Method::CONNECT && connect_protocol.is_none() && authority.is_none() {
+        return Err(Unfit::Malformed);
+    }
     let body = body_length(&headers, &parts.method, ended)?;
     join_cookies(&mut headers);
     Ok(RawHead {
