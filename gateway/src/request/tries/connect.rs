@@ -142,7 +142,7 @@ impl Shared {
     pub(super) async fn standing<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &Attempt<'_>,
+        attempt: &mut Attempt<'_>,
         link: Link,
     ) -> Result<Link, Miss> {
         let number = link.place.tunnel.number;
