@@ -27,6 +27,8 @@ mod hostile;
 mod lateness;
 mod liveness;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod properties;
 mod receive;
 mod resume;
