@@ -199,7 +199,7 @@ impl Keeper {
                 let text = refusal(&refuse);
                 (Event::Refused(refuse), text)
             }
-            Done::NotLetIn(NotLetIn::Shake(error)) => (Event::ShakeFailed, error.to_string()),
+            Done::NotLetIn(NotLetIn::Shake(error)) => (Event::ShakeFailed, greet::told(&error)),
             Done::LetIn(_) => (
                 Event::ShakeFailed,
                 "the gateway answered with another tunnel".to_owned(),

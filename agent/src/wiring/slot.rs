@@ -293,7 +293,7 @@ impl Slot {
                 Event::Refused(refuse)
             }
             Done::NotLetIn(NotLetIn::Shake(error)) => {
-                self.failed(&error);
+                self.failed(&greet::told(&error));
                 Event::ShakeFailed
             }
             Done::NotLetIn(NotLetIn::Token(error)) => {

@@ -18,6 +18,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
 
 use super::admission::tell_limits;
+use super::allowance::Portion;
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
 use super::apps::AppState;
 use super::front::{
@@ -82,6 +83,8 @@ pub struct Parts<'a, B, A, S> {
     pub shape: &'a Shape,
     /// The exchange's entry among those that hold memory.
     pub load: &'a Load,
+    /// What the answer may hold of what its client's connection may.
+    pub portion: &'a mut Portion,
     /// Fields that tell where the client stands with its limits.
     pub limits: &'a HeaderMap,
 }
@@ -246,11 +249,22 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 self.waits_for_client_read = false;
                 let before = self.chunk.len();
                 self.parts.answer.data(&mut self.chunk);
+                if self.chunk.is_empty() {
+                    self.share_out();
+                }
                 self.parts
                     .guard
                     .bytes_out((before - self.chunk.len()) as u64);
                 Poll::Ready(None)
             }
+        }
+    }
+
+    /// The client reads, so its stream may have more, or must leave some to the others.
+    fn share_out(&mut self) {
+        let control = self.parts.app.control();
+        if let Some(cap) = self.parts.portion.reads(|| control.exposure()) {
+            control.cap(cap);
         }
     }
 

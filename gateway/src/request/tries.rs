@@ -18,6 +18,7 @@ use http::HeaderMap;
 
 use self::connect::Link;
 use super::admission::Rejoined;
+use super::allowance::Portion;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
 use super::evidence::{self, judgement};
@@ -53,6 +54,8 @@ struct Attempt<'a> {
     upload: Upload,
     windows: Windows,
     load: super::load::Load,
+    /// What the answer may hold of what its client's connection may.
+    portion: Portion,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -116,6 +119,7 @@ impl Exchanges {
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             load: shared.loads.begin(),
+            portion: Portion::of(exchange.info.allowance.as_ref()),
             avoid: Vec::new(),
             fresh_only: false,
         };
@@ -289,6 +293,7 @@ impl Shared {
             streaming: &attempt.route.settings.streaming_types,
             shape: &shape,
             load: &attempt.load,
+            portion: &mut attempt.portion,
             limits: &exchange.asked.limits,
         });
         let finish = match conn {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::handshake::{Admitted, Applicant, Identity, Resumable, Scope, gone};
@@ -56,6 +56,8 @@ pub struct LiveTunnel {
     in_flight: AtomicUsize,
     /// Carriers after the first.
     resumes: AtomicU32,
+    /// How long it outlives its carrier, as its agent was told.
+    pub resume_window: Duration,
 }
 
 /// What carries a tunnel now, or did last.
@@ -87,6 +89,8 @@ pub struct NewTunnel {
     pub tunnel: Tunnel,
     /// Bounds of its pool.
     pub pool: PoolLimits,
+    /// See [`LiveTunnel::resume_window`].
+    pub resume_window: Duration,
 }
 
 impl LiveTunnel {
@@ -158,11 +162,12 @@ impl LiveTunnel {
     pub fn is_covered<'a>(
         &self,
         tokens: &Tokens,
+        now: SystemTime,
         mut offered: impl Iterator<Item = &'a Arc<str>>,
     ) -> bool {
         let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         tokens
-            .scope_of(&key, &self.identity.subject)
+            .scope_of(&key, &self.identity.subject, now)
             .is_some_and(|scope| offered.all(|app| scope.covers(app)))
     }
 
@@ -327,6 +332,7 @@ impl Tunnels {
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             resumes: AtomicU32::new(0),
+            resume_window: new.resume_window,
         });
         let replaced = older_instances(&registry, &live);
         for old in &replaced {

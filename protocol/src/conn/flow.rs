@@ -14,29 +14,7 @@ use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::Begin;
 
-/// Payloads below this are copied out of the read buffer, so that one kept byte never pins 64 KiB.
-const COPY_BELOW: usize = 1024;
-/// Pieces are gathered up to this length: the cost of holding one (about 100 bytes) is then small
-/// beside it, also for a peer or an app that sends single bytes.
-const GATHER_UP_TO: usize = 4096;
-
-/// Appends `more` to `last` if the result stays short and nobody else holds `last`.
-fn gather(last: &mut Bytes, more: &[u8]) -> bool {
-    if last.len() + more.len() > GATHER_UP_TO {
-        return false;
-    }
-    match std::mem::take(last).try_into_mut() {
-        Ok(mut joined) => {
-            joined.extend_from_slice(more);
-            *last = joined.freeze();
-            true
-        }
-        Err(shared) => {
-            *last = shared;
-            false
-        }
-    }
-}
+use super::gather::{COPY_BELOW, gather};
 
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "test-util", derive(Clone))]
@@ -342,6 +320,8 @@ pub(super) struct RecvHalf {
     granted: u64,
     told: u64,
     window: u32,
+    /// The window is at most this, whatever it has grown to.
+    cap: u32,
     fin: bool,
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
@@ -364,6 +344,7 @@ impl RecvHalf {
             granted: u64::from(window),
             told: 0,
             window,
+            cap: u32::MAX,
             fin: false,
             discard: None,
             grown_at: now,
@@ -372,6 +353,22 @@ impl RecvHalf {
             mark_again: false,
             fin_again: false,
         }
+    }
+
+    /// From now on the window is at most `cap`; one that was bounded opens up to `usual` at once. Credit
+    /// that was granted stays granted.
+    pub(super) fn cap(&mut self, cap: u32, usual: u32) {
+        self.cap = cap;
+        self.window = self.window.max(usual.min(cap));
+    }
+
+    fn width(&self) -> u32 {
+        self.window.min(self.cap)
+    }
+
+    /// Bytes that are here or may come unasked.
+    pub(super) fn exposure(&self) -> u64 {
+        self.granted - self.taken
     }
 
     /// A new carrier goes on at `received`; what stands exactly there may have arrived before.
@@ -384,7 +381,7 @@ impl RecvHalf {
     pub(super) fn credit_again(&mut self) -> Option<(u64, u64)> {
         self.told = self.taken;
         if self.discard.is_none() {
-            self.granted = self.granted.max(self.taken + u64::from(self.window));
+            self.granted = self.granted.max(self.taken + u64::from(self.width()));
         }
         (self.taken > 0).then_some((self.granted, self.taken))
     }
@@ -505,19 +502,22 @@ impl RecvHalf {
         if self.taken == self.told || self.discard.is_some() {
             return None;
         }
-        let half = u64::from(self.window / 2);
-        if matches!(due, Due::Half) && self.taken - self.told < half {
+        let half = u64::from(self.width() / 2);
+        // The latter comes first where the window was opened wider than what is granted.
+        let is_half = self.taken - self.told >= half || self.exposure() <= half;
+        if matches!(due, Due::Half) && !is_half {
             return None;
         }
-        if self.taken - self.told >= half {
+        if is_half {
             let quick = now.since(self.grown_at) < rtt * 2;
-            if quick && self.window < max_window {
-                self.window = self.window.saturating_mul(2).min(max_window);
+            let most = max_window.min(self.cap);
+            if quick && self.window < most {
+                self.window = self.window.saturating_mul(2).min(most);
             }
             self.grown_at = now;
         }
         self.told = self.taken;
-        self.granted = self.granted.max(self.taken + u64::from(self.window));
+        self.granted = self.granted.max(self.taken + u64::from(self.width()));
         Some((self.granted, self.taken))
     }
 

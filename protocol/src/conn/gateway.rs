@@ -71,7 +71,20 @@ impl Conn {
     ///
     /// # Errors
     /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
-    pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
+    pub fn open(&mut self, now: Moment, open: Open) -> Result<StreamKey, OpenError> {
+        self.open_within(now, open, u32::MAX)
+    }
+
+    /// The same with a bound on the stream's credit, see [`Conn::cap`].
+    ///
+    /// # Errors
+    /// As [`Conn::open`].
+    pub fn open_within(
+        &mut self,
+        now: Moment,
+        mut open: Open,
+        cap: u32,
+    ) -> Result<StreamKey, OpenError> {
         debug_assert_eq!(self.side, Side::Gateway);
         self.saw(now);
         if self.failed.is_some() {
@@ -83,7 +96,7 @@ impl Conn {
         if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
             return Err(OpenError::Full);
         }
-        let window = self.fresh_window();
+        let window = self.fresh_window().min(cap);
         open.credit = window;
         let credit = self.peer.initial_credit;
         let deadline = now + open.remaining;
@@ -98,10 +111,28 @@ impl Conn {
         });
         if let Some(stream) = self.store.find(key) {
             stream.out.grant(u64::from(credit));
+            stream.inn.cap(cap, window);
             stream.pending.open = true;
         }
         self.owe(key);
         Ok(key)
+    }
+
+    /// The agent may send at most so many bytes of this stream unasked from now on; what it was
+    /// granted before stays granted.
+    pub fn cap(&mut self, key: StreamKey, cap: u32) {
+        let usual = self.fresh_window();
+        if let Some(stream) = self.store.find(key) {
+            stream.inn.cap(cap, usual);
+        }
+    }
+
+    /// Bytes of this stream that are here unread, or that the agent may send unasked.
+    #[must_use]
+    pub fn exposure(&self, key: StreamKey) -> u64 {
+        self.store
+            .get(key)
+            .map_or(0, |stream| stream.inn.exposure())
     }
 
     /// Marks where an exchange begins; answers its start offset.

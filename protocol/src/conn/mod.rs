@@ -22,6 +22,7 @@ mod event;
 mod fates;
 mod flow;
 mod gateway;
+mod gather;
 #[cfg(test)]
 mod hostile;
 mod lateness;

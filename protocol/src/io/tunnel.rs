@@ -39,6 +39,10 @@ pub struct TunnelStats {
     pub bytes_in: u64,
     /// Bytes sent in frames.
     pub bytes_out: u64,
+    /// Bytes that its streams held at the last look, at this side.
+    pub held: u64,
+    /// Streams given up because they held memory without progress.
+    pub starved: u64,
 }
 
 impl Tunnel {
@@ -65,8 +69,18 @@ impl Tunnel {
     /// # Errors
     /// [`OpenError`] if the tunnel takes no new streams; the agent heard nothing.
     pub fn open(&self, open: Open) -> Result<TunnelStream, OpenError> {
+        self.open_within(open, u32::MAX)
+    }
+
+    /// The same with a bound on what the agent may send unasked, see [`StreamControl::cap`].
+    ///
+    /// # Errors
+    /// As [`Tunnel::open`].
+    ///
+    /// [`StreamControl::cap`]: super::StreamControl::cap
+    pub fn open_within(&self, open: Open, cap: u32) -> Result<TunnelStream, OpenError> {
         let now = self.shared.now();
-        let key = self.shared.act(|conn| conn.open(now, open))?;
+        let key = self.shared.act(|conn| conn.open_within(now, open, cap))?;
         Ok(TunnelStream::new(Arc::clone(&self.shared), key))
     }
 
@@ -194,6 +208,8 @@ impl Tunnel {
             rtt: state.conn.rtt(),
             bytes_in: state.bytes_in,
             bytes_out: state.bytes_out,
+            held: state.conn.held_bytes(),
+            starved: state.conn.starved_streams(),
         }
     }
 }

@@ -219,6 +219,8 @@ impl Programs {
                     local: NOWHERE,
                     tls: false,
                     sni: None,
+                    certified: false,
+                    allowance: None,
                     connection: 1,
                 };
                 (near, tokio::spawn(gateway.client(far, info)).abort_handle())

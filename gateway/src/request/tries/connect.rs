@@ -48,13 +48,13 @@ impl Shared {
     pub(super) fn link<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &Attempt<'_>,
+        attempt: &mut Attempt<'_>,
         mut place: Place,
     ) -> Result<Link, Miss> {
         let now = self.clock.now();
         let pool = place.tunnel.pool.app(&attempt.app.name);
         let at_most = if attempt.normal.method.is_safe() {
-            self.app_idle
+            self.bounds.load().app_idle
         } else {
             UNSAFE_IDLE
         };
@@ -64,7 +64,9 @@ impl Shared {
             at_most,
         };
         if !attempt.fresh_only
-            && let Some(kept) = pool.take(now, wanted)
+            && let Some(kept) = pool.take(now, wanted, |kept| {
+                attempt.portion.bears(kept.control().exposure())
+            })
         {
             match self.reused(exchange, attempt, kept, place) {
                 Ok(link) => return Ok(link),
@@ -79,11 +81,13 @@ impl Shared {
         let open = Open {
             app: attempt.app.name.to_string(),
             kind,
-            remaining: self.remaining(attempt).min(self.app_connect),
+            remaining: self.remaining(attempt).min(self.bounds.load().app_connect),
             credit: 0,
             client: Some(exchange.info.peer),
         };
-        match place.tunnel.tunnel.open(open) {
+        let usual = self.enroll.terms.load().settings.initial_window;
+        let cap = attempt.portion.first(usual).unwrap_or(u32::MAX);
+        match place.tunnel.tunnel.open_within(open, cap) {
             Ok(stream) => Ok(Link {
                 connection: AppConnection::new(kind, stream),
                 seat,
@@ -121,6 +125,10 @@ impl Shared {
             place
         };
         exchange.guard.opened(self.clock.now(), AppConn::Reused);
+        if attempt.portion.is_everything() {
+            // Its last exchange may have had little.
+            kept.connection.control().cap(u32::MAX);
+        }
         Ok(Link {
             place,
             connection: kept.connection,
@@ -147,6 +155,7 @@ impl Shared {
             }
             // The new one is dropped: nothing was said on it.
             Ok(Stood::Given(kept)) => {
+                attempt.portion.takes(kept.connection.control().exposure());
                 attempt.app.reached();
                 self.reused(exchange, attempt, kept, link.place)
                     .map_err(|_| Miss::before_handover(Reason::StaleConnection, None).of_reused())
