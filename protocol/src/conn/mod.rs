@@ -29,6 +29,8 @@ mod hostile;
 mod lateness;
 mod liveness;
 #[cfg(test)]
+mod parts;
+#[cfg(test)]
 mod properties;
 mod receive;
 mod resume;
