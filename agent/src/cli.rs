@@ -63,6 +63,12 @@ pub struct ConnectionArgs {
     /// PEM file with the only CA to trust for the gateway's certificate. Default: the system's.
     #[arg(long, env = "BH_CA", value_name = "FILE")]
     pub ca: Option<PathBuf>,
+    /// PEM file with this agent's own certificate, for a gateway that asks for one; read at every dial.
+    #[arg(long, env = "BH_CERT", value_name = "FILE")]
+    pub cert: Option<PathBuf>,
+    /// PEM file with the key of --cert.
+    #[arg(long, env = "BH_KEY", value_name = "FILE")]
+    pub key: Option<PathBuf>,
     /// Allow tcp:// and ws:// to another machine; the token then travels readable.
     #[arg(long, env = "BH_INSECURE_PLAIN")]
     pub insecure_plain: bool,

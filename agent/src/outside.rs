@@ -71,7 +71,12 @@ impl Outside {
     /// # Errors
     /// If TLS towards the gateways cannot be set up.
     pub fn sockets(options: &RunOptions) -> Result<Self, AgentError> {
-        let dialer = Dialer::build(&options.gateways, &options.roots, options.proxies.clone())?;
+        let dialer = Dialer::build(
+            &options.gateways,
+            &options.roots,
+            options.certificate.as_ref(),
+            options.proxies.clone(),
+        )?;
         Ok(Self {
             carriers: Arc::new(dialer),
             apps: None,

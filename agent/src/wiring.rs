@@ -7,6 +7,7 @@ mod agent;
 pub mod check;
 mod greet;
 mod keeper;
+mod orphans;
 mod slot;
 mod tunnel;
 

@@ -9,6 +9,8 @@
 //! Owns the level and the thresholds. It must not measure (`wiring` does) nor act. A level is left
 //! two points below the threshold that it was entered at, so that it does not flutter.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -31,7 +33,12 @@ pub enum Level {
 }
 
 impl Level {
-    const UPWARDS: [(Self, u64); 3] = [(Self::Tight, 80), (Self::Full, 90), (Self::Over, 95)];
+    const FULL: u64 = 90;
+    const UPWARDS: [(Self, u64); 3] = [
+        (Self::Tight, 80),
+        (Self::Full, Self::FULL),
+        (Self::Over, 95),
+    ];
     /// A level is left this many points below its threshold.
     const SLACK: u64 = 2;
 
@@ -48,10 +55,38 @@ impl Level {
     }
 }
 
-/// The level now, shared by all workers.
-#[derive(Debug, Default)]
+/// The level now, shared by all workers, and what was promised of the memory that is left.
+#[derive(Debug)]
 pub struct Pressure {
     level: watch::Sender<Level>,
+    /// Bytes below the level at which new work is refused, when it was measured last.
+    left: AtomicU64,
+    /// Bytes that large bodies may take of it.
+    charged: AtomicU64,
+}
+
+impl Default for Pressure {
+    fn default() -> Self {
+        Self {
+            level: watch::Sender::default(),
+            left: AtomicU64::new(u64::MAX),
+            charged: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Bytes that are promised to somebody; free again by its drop.
+#[derive(Debug)]
+#[must_use = "the bytes are free again when this is dropped"]
+pub struct Charge {
+    pressure: Arc<Pressure>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        (self.pressure.charged).fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Pressure {
@@ -78,6 +113,30 @@ impl Pressure {
         let mut level = self.level.subscribe();
         // The sender is `self`, so it cannot be gone.
         let _ = level.wait_for(|level| *level >= Level::Tight).await;
+    }
+
+    /// Notes a measurement for those who ask for room.
+    pub fn measured(&self, used: u64, budget: u64) {
+        let full = budget / 100 * Level::FULL;
+        self.left
+            .store(full.saturating_sub(used), Ordering::Relaxed);
+    }
+
+    /// Bytes that may still be promised. What was promised and has come counts twice, once here and
+    /// once in what was measured: the error is on the safe side.
+    #[must_use]
+    pub fn room(&self) -> u64 {
+        let charged = self.charged.load(Ordering::Relaxed);
+        self.left.load(Ordering::Relaxed).saturating_sub(charged)
+    }
+
+    /// Promises bytes. Two who saw the same room at once may both be promised it.
+    pub fn charge(self: &Arc<Self>, bytes: u64) -> Charge {
+        self.charged.fetch_add(bytes, Ordering::Relaxed);
+        Charge {
+            pressure: Arc::clone(self),
+            bytes,
+        }
     }
 
     /// Moves the level; true if it is another one than before.
@@ -131,6 +190,21 @@ mod tests {
         assert_eq!(largest(&held, u64::MAX, 10, 9), [1, 4, 2, 0]);
         assert_eq!(largest(&held, u64::MAX, 10, 2), [1, 4]);
         assert!(largest(&held, 0, 10, 9).is_empty());
+    }
+
+    #[test]
+    fn what_is_promised_is_no_room_for_others_until_it_is_given_back() {
+        let pressure = Arc::new(Pressure::default());
+        assert_eq!(pressure.room(), u64::MAX, "nothing was measured");
+        pressure.measured(500, 1000);
+        assert_eq!(pressure.room(), 400);
+        let charge = pressure.charge(300);
+        assert_eq!(pressure.room(), 100);
+        pressure.measured(950, 1000);
+        assert_eq!(pressure.room(), 0);
+        drop(charge);
+        pressure.measured(0, 1000);
+        assert_eq!(pressure.room(), 900);
     }
 
     #[tokio::test]

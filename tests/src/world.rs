@@ -119,13 +119,14 @@ pub struct Setup {
     agents: Vec<(String, Vec<String>)>,
 }
 
-/// A world with one app `demo` and windows short enough for a test.
+/// A world with one app `demo` and windows short enough for a test. Its clients have one address
+/// between them, so one client may take every place unless the test says otherwise.
 pub fn setup() -> Setup {
     Setup {
         own_hosts: vec!["gw.localhost".into(), "localhost".into()],
         tunnel_at: "127.0.0.1:0".into(),
         apps: vec![("demo".into(), String::new())],
-        defaults: "hold = \"0s\"\n".into(),
+        defaults: "hold = \"0s\"\nclient_share = \"100%\"\n".into(),
         sections: BTreeMap::new(),
         tls: false,
         tunnel_tls: false,
@@ -135,12 +136,16 @@ pub fn setup() -> Setup {
 }
 
 impl Setup {
-    /// Adds lines to `[defaults]`; a key said again replaces the built-in one.
+    /// Adds lines to `[defaults]`; a key said again replaces what it was.
     #[must_use]
     pub fn defaults(mut self, toml: &str) -> Self {
-        if toml.contains("hold") {
-            self.defaults.clear();
-        }
+        let key = |line: &str| line.split('=').next().unwrap_or_default().trim().to_owned();
+        let said: Vec<String> = toml.lines().map(key).collect();
+        let kept = self
+            .defaults
+            .lines()
+            .filter(|line| !said.contains(&key(line)));
+        self.defaults = kept.fold(String::new(), |text, line| text + line + "\n");
         let _ = writeln!(self.defaults, "{toml}");
         self
     }

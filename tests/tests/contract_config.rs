@@ -43,20 +43,20 @@ const GATEWAYS: [&str; 4] = [
 const KEYS: [(&str, &[&str]); 9] = [
     ("[gateway]", &["node", "workers", "memory", "grace", "hosts"]),
     ("[public]", &["http", "https", "domain", "tls", "trusted_proxies", "proxy_protocol"]),
-    ("[tunnel]", &["listen", "tls", "plain", "resume_window", "handshake"]),
+    ("[tunnel]", &["listen", "tls", "agent_ca", "agent_cert", "plain", "resume_window", "handshake"]),
     ("[admin]", &["listen", "token_hash"]),
     ("[limits]", &[
         "head_size", "head_fields", "uri_size", "head_time", "upload_idle", "upload_rate",
         "upload_rate_after", "write_stall", "keep_alive_idle", "connections", "connections_per_ip",
         "tls_handshake", "app_connect", "app_keep_alive_idle", "app_idle_connections",
         "h2_streams", "h2_stream_window", "h2_connection_window", "h2_send_buffer",
-        "h2_pending_resets", "h2_ping", "h2_ping_timeout",
+        "h2_pending_resets", "h2_held", "h2_ping", "h2_ping_timeout",
     ]),
     ("[defaults]", &[
         "first_frame_window", "stall_window", "streaming_stall_window", "streaming_types", "hold", "go",
         "repeat_reads", "cors", "max_body", "host_header", "allow", "deny", "rate", "client_rate",
         "quarantine", "error_loop", "large_body", "large_body_slots", "in_flight", "queue",
-        "queue_wait", "long_lived",
+        "queue_wait", "long_lived", "client_share",
     ]),
     ("[[agent]]", &["id", "keys", "apps"]),
     ("[[app]]", &["name", "hosts", "paths", "protocol", "port"]),
@@ -134,6 +134,7 @@ fn the_reference_shows_the_defaults() {
     assert_eq!(plain, GatewaySettings::default());
     let tunnel = TunnelSettings {
         tls: Vec::new(),
+        agent_ca: None,
         ..config.tunnel
     };
     assert_eq!(tunnel, TunnelSettings::default());

@@ -16,6 +16,11 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_build_info", "gauge", &["version"]),
     ("bridgehead_bytes_total", "counter", &["app", "direction"]),
     ("bridgehead_carriers", "gauge", &["kind"]),
+    (
+        "bridgehead_client_share_total",
+        "counter",
+        &["app", "places"],
+    ),
     ("bridgehead_connections", "gauge", &["kind"]),
     (
         "bridgehead_exchange_seconds",
@@ -45,6 +50,7 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_resumed_bytes_total", "counter", &[]),
     ("bridgehead_resumes_total", "counter", &["result"]),
     ("bridgehead_retries_total", "counter", &["app", "reason"]),
+    ("bridgehead_starved_streams_total", "counter", &[]),
     ("bridgehead_streams", "gauge", &["state"]),
     ("bridgehead_tunnels", "gauge", &["state"]),
     (
@@ -62,6 +68,11 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         &["admit", "first_byte", "open", "total"],
     ),
     ("bridgehead_bytes_total", "direction", &["in", "out"]),
+    (
+        "bridgehead_client_share_total",
+        "places",
+        &["in_flight", "large_body_slots", "long_lived", "queue"],
+    ),
     (
         "bridgehead_holds_total",
         "result",

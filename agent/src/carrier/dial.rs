@@ -14,11 +14,12 @@ use bridgehead_protocol::handshake::Token;
 use bridgehead_protocol::io::carrier::upgrade::ConnectError as UpgradeError;
 use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::io::socket::tune_carrier;
-use bridgehead_protocol::io::tls::{ALPN, ALPN_HTTP1, TlsError, client_config};
+use bridgehead_protocol::io::tls::{ALPN, ALPN_HTTP1, TlsError, Trust, client_config_as};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use rustls::CertificateError;
 use rustls::pki_types::ServerName;
+use rustls::sign::CertifiedKey;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -28,7 +29,7 @@ use crate::session::core::Fault;
 
 use super::address::{GatewayAddress, Scheme};
 use super::proxy::{Proxies, connect_through};
-use super::tls::Roots;
+use super::tls::{OwnCertificate, Roots, certificate_hint};
 use super::ws;
 
 /// Head start of an address before the next one is tried too.
@@ -73,6 +74,9 @@ pub enum DialError {
         /// What the library says.
         error: io::Error,
     },
+    /// The agent's own certificate cannot be used now; it may just be renewed.
+    #[error("this agent's own certificate: {0}")]
+    OwnCertificate(#[from] TlsError),
     /// TLS stands, but not with a tunnel listener.
     #[error("{0} speaks TLS but is no tunnel listener; is it the port of [tunnel]?")]
     Alpn(String),
@@ -105,6 +109,7 @@ impl DialError {
             | Self::Connect { .. }
             | Self::Proxy(_)
             | Self::Tls { .. }
+            | Self::OwnCertificate(_)
             | Self::Alpn(_)
             | Self::Upgrade { .. }
             | Self::TimedOut(_) => Fault::Passing,
@@ -141,16 +146,54 @@ fn tls_hint(error: &io::Error) -> &'static str {
         Some(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => "; the certificate is for another host than --gateway names",
-        _ => "",
+        Some(_) => "",
+        None => certificate_hint(error),
     }
 }
 
 /// What it takes to dial, made once.
 pub struct Dialer {
-    /// For raw and for WebSocket carriers; `None` if every gateway is plain, so that an agent in a bare
-    /// container needs no roots.
-    tls: Option<(TlsConnector, TlsConnector)>,
+    /// `None` if every gateway is plain, so that an agent in a bare container needs no roots.
+    tls: Option<Tls>,
     proxies: Proxies,
+}
+
+/// How to encrypt.
+enum Tls {
+    /// For raw and for WebSocket carriers.
+    Anonymous(TlsConnector, TlsConnector),
+    /// With the certificate as it is at each dial.
+    Known(Trust, OwnCertificate),
+}
+
+impl Tls {
+    fn build(roots: &Roots, own: Option<&OwnCertificate>) -> Result<Self, TlsError> {
+        let trust = roots.trust()?;
+        let Some(own) = own else {
+            let connector = |alpn| connector(&trust, None, alpn);
+            return Ok(Self::Anonymous(connector(ALPN)?, connector(ALPN_HTTP1)?));
+        };
+        // Told at the start, not at the first dial.
+        own.load()?;
+        Ok(Self::Known(trust, own.clone()))
+    }
+
+    fn connector(&self, scheme: Scheme) -> Result<TlsConnector, TlsError> {
+        match (self, scheme.is_websocket()) {
+            (Self::Anonymous(raw, _), false) => Ok(raw.clone()),
+            (Self::Anonymous(_, websocket), true) => Ok(websocket.clone()),
+            (Self::Known(trust, own), false) => connector(trust, Some(own.load()?), ALPN),
+            (Self::Known(trust, own), true) => connector(trust, Some(own.load()?), ALPN_HTTP1),
+        }
+    }
+}
+
+fn connector(
+    trust: &Trust,
+    own: Option<CertifiedKey>,
+    alpn: &[u8],
+) -> Result<TlsConnector, TlsError> {
+    client_config_as(trust, own, &[alpn]).map(|config| Arc::new(config).into())
 }
 
 impl std::fmt::Debug for Dialer {
@@ -165,20 +208,16 @@ impl Dialer {
     /// Prepares dialling these gateways.
     ///
     /// # Errors
-    /// If one needs TLS and the roots cannot be read.
+    /// If one needs TLS and the roots or the agent's own certificate cannot be read.
     pub fn build(
         gateways: &[GatewayAddress],
         roots: &Roots,
+        own: Option<&OwnCertificate>,
         proxies: Proxies,
     ) -> Result<Self, TlsError> {
         let tls = match gateways.iter().all(|gateway| gateway.scheme.is_plain()) {
             true => None,
-            false => {
-                let trust = roots.trust()?;
-                let connector =
-                    |alpn| client_config(&trust, &[alpn]).map(|config| Arc::new(config).into());
-                Some((connector(ALPN)?, connector(ALPN_HTTP1)?))
-            }
+            false => Some(Tls::build(roots, own)?),
         };
         Ok(Self { tls, proxies })
     }
@@ -209,15 +248,15 @@ impl Dialer {
         match (gateway.scheme, &self.tls) {
             (Scheme::Tcp, _) => Ok(Carrier::tcp(tcp)),
             (Scheme::Ws, _) => Ok(ws::upgrade(tcp, gateway, token, CarrierKind::Ws, until).await?),
-            (Scheme::Tls, Some((connector, _))) => {
-                let session = encrypt(connector, gateway, tcp).await?;
+            (Scheme::Tls, Some(tls)) => {
+                let session = encrypt(&tls.connector(gateway.scheme)?, gateway, tcp).await?;
                 match session.get_ref().1.alpn_protocol() {
                     Some(ALPN) => Ok(Carrier::tls(session)),
                     _ => Err(DialError::Alpn(gateway.to_string())),
                 }
             }
-            (Scheme::Wss, Some((_, connector))) => {
-                let session = encrypt(connector, gateway, tcp).await?;
+            (Scheme::Wss, Some(tls)) => {
+                let session = encrypt(&tls.connector(gateway.scheme)?, gateway, tcp).await?;
                 Ok(ws::upgrade(session, gateway, token, CarrierKind::Wss, until).await?)
             }
             // `build` saw other gateways than these: the caller mixed two dialers up.

@@ -51,8 +51,13 @@ async fn dial_tls(server: &Server, trusted: &Server) -> Result<Carrier, DialErro
     let (listener, port) = listener().await;
     let gateway = gateway(&format!("tls://localhost:{port}"));
     let roots = Roots::Only(vec![trusted.root.clone()]);
-    let dialer =
-        Dialer::build(std::slice::from_ref(&gateway), &roots, Proxies::none()).expect("dialer");
+    let dialer = Dialer::build(
+        std::slice::from_ref(&gateway),
+        &roots,
+        None,
+        Proxies::none(),
+    )
+    .expect("dialer");
     let serve = async {
         let (stream, _) = listener.accept().await.expect("accept");
         // A failed handshake is the client's to report here.
@@ -105,7 +110,7 @@ async fn a_closed_port_and_an_unknown_name_are_passing_faults() {
         ("tcp://gateway.invalid:7000".to_owned(), "does not resolve"),
     ] {
         let gateway = gateway(&text);
-        let dialer = Dialer::build(&[], &Roots::System, Proxies::none()).expect("dialer");
+        let dialer = Dialer::build(&[], &Roots::System, None, Proxies::none()).expect("dialer");
         let error = dialer
             .dial(&gateway, &token(), soon())
             .await
@@ -121,8 +126,13 @@ async fn a_listener_that_never_speaks_costs_no_more_than_the_deadline() {
     let server = server("localhost", &[ALPN]);
     let gateway = gateway(&format!("tls://127.0.0.1:{port}"));
     let roots = Roots::Only(vec![server.root]);
-    let dialer =
-        Dialer::build(std::slice::from_ref(&gateway), &roots, Proxies::none()).expect("dialer");
+    let dialer = Dialer::build(
+        std::slice::from_ref(&gateway),
+        &roots,
+        None,
+        Proxies::none(),
+    )
+    .expect("dialer");
     let until = Instant::now() + Duration::from_secs(10);
     let error = dialer
         .dial(&gateway, &token(), until)
@@ -167,7 +177,7 @@ fn the_two_families_take_turns_from_the_resolvers_first() {
 async fn a_refused_upgrade_names_its_status_and_the_token_travels_in_the_request() {
     let (listener, port) = listener().await;
     let gateway = gateway(&format!("ws://127.0.0.1:{port}"));
-    let dialer = Dialer::build(&[], &Roots::System, Proxies::none()).expect("dialer");
+    let dialer = Dialer::build(&[], &Roots::System, None, Proxies::none()).expect("dialer");
     let serve = async {
         let (mut stream, _) = listener.accept().await.expect("accept");
         let mut head = Vec::new();
@@ -198,7 +208,7 @@ async fn a_proxy_is_asked_for_the_gateway_by_name() {
     let (listener, port) = listener().await;
     let proxy = ProxyAddress::parse(&format!("127.0.0.1:{port}")).expect("proxy");
     let gateway = gateway("tcp://gateway.invalid:7000");
-    let dialer = Dialer::build(&[], &Roots::System, Proxies::all(proxy)).expect("dialer");
+    let dialer = Dialer::build(&[], &Roots::System, None, Proxies::all(proxy)).expect("dialer");
     let serve = async {
         let (mut stream, _) = listener.accept().await.expect("accept");
         let mut head = Vec::new();

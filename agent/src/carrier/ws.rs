@@ -9,6 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::address::GatewayAddress;
+use super::tls::certificate_hint;
 
 /// Upgrades a connection to the gateway. The token travels in the request, not in HELLO, so that an
 /// unknown agent is turned away before it gets a tunnel's memory.
@@ -32,11 +33,15 @@ where
 /// What an operator should do about a refused upgrade.
 pub(super) fn hint(error: &ConnectError) -> &'static str {
     match error {
-        ConnectError::Status(401 | 403) => "; check the token",
+        ConnectError::Status(401) => "; check the token",
+        ConnectError::Status(403) => {
+            "; does the gateway want a certificate of this agent? Name it with --cert and --key"
+        }
         ConnectError::Status(404 | 421) => {
             "; the host must be among the gateway's own `hosts`, and the path its tunnel's"
         }
         ConnectError::Status(_) | ConnectError::Answer(_) => "; something else may listen there",
-        ConnectError::Address(_) | ConnectError::TimedOut | ConnectError::Io(_) => "",
+        ConnectError::Io(error) => certificate_hint(error),
+        ConnectError::Address(_) | ConnectError::TimedOut => "",
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::app::table::AppSpec;
 use crate::carrier::address::GatewayAddress;
 use crate::carrier::proxy::Proxies;
-use crate::carrier::tls::Roots;
+use crate::carrier::tls::{OwnCertificate, Roots};
 
 use super::secret::TokenSource;
 
@@ -44,6 +44,8 @@ pub struct RunOptions {
     pub tunnels: NonZeroU8,
     /// Whom to trust as a gateway.
     pub roots: Roots,
+    /// What to show to a gateway that asks for a certificate.
+    pub certificate: Option<OwnCertificate>,
     /// The way out, if it leads through a proxy.
     pub proxies: Proxies,
     /// Time for what runs to finish when the agent stops.
@@ -69,6 +71,7 @@ impl RunOptions {
             apps: Vec::new(),
             tunnels: DEFAULT_TUNNELS,
             roots: Roots::System,
+            certificate: None,
             proxies: Proxies::none(),
             grace: DEFAULT_GRACE,
             max_streams: DEFAULT_STREAMS,

@@ -18,7 +18,7 @@ use crate::app::target::{Place, Tls};
 use crate::app::tls::AppTrust;
 use crate::carrier::address::{GatewayAddress, Plain};
 use crate::carrier::proxy::{Proxies, ProxyAddress};
-use crate::carrier::tls::Roots;
+use crate::carrier::tls::{OwnCertificate, Roots};
 use crate::cli::{ConnectionArgs, LogFormat, RunArgs};
 
 use super::ConfigError;
@@ -76,10 +76,11 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         true => Plain::Anywhere,
         false => Plain::LoopbackOnly,
     };
-    let ca = connection
-        .ca
-        .clone()
-        .or_else(|| raw.ca.as_ref().map(|ca| folder.join(ca)));
+    let ca = beside(connection.ca.as_ref(), raw.ca.as_ref(), &folder);
+    let certificate = own_certificate(
+        beside(connection.cert.as_ref(), raw.cert.as_ref(), &folder),
+        beside(connection.key.as_ref(), raw.key.as_ref(), &folder),
+    )?;
     let command = match command.is_empty() {
         true => raw.command.iter().map(Into::into).collect(),
         false => command,
@@ -101,6 +102,7 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
             .map(|path| read_certificates(&path))
             .transpose()?
             .map_or(Roots::System, Roots::Only),
+        certificate,
         proxies: proxies(connection.proxy.or(raw.proxy).as_deref(), environment)?,
         grace: grace(serving.grace.or(raw.grace).as_deref())?,
         max_streams: max_streams(serving.max_streams.or(raw.max_streams))?,
@@ -109,6 +111,27 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         seed: rand::random(),
     };
     Ok(Settings { run, log })
+}
+
+/// The flag's file, or that of the configuration, which is named from where the configuration lies.
+fn beside(flag: Option<&PathBuf>, file: Option<&PathBuf>, folder: &Path) -> Option<PathBuf> {
+    flag.cloned().or_else(|| file.map(|file| folder.join(file)))
+}
+
+/// Both files or none; read once, so that what is wrong with them is told before dialling.
+fn own_certificate(
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<OwnCertificate>, ConfigError> {
+    let (cert, key) = match (cert, key) {
+        (None, None) => return Ok(None),
+        (Some(cert), Some(key)) => (cert, key),
+        (Some(_), None) => return Err(setting("key")("is missing beside cert".to_owned())),
+        (None, Some(_)) => return Err(setting("cert")("is missing beside key".to_owned())),
+    };
+    let own = OwnCertificate { cert, key };
+    own.load()?;
+    Ok(Some(own))
 }
 
 fn setting(name: &'static str) -> impl Fn(String) -> ConfigError {

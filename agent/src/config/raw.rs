@@ -19,6 +19,8 @@ const KEYS: &[&str] = &[
     "agent",
     "tunnels",
     "ca",
+    "cert",
+    "key",
     "insecure_plain",
     "proxy",
     "grace",
@@ -74,6 +76,10 @@ pub struct RawConfig {
     pub tunnels: Option<u8>,
     /// CA file for the gateway's certificate.
     pub ca: Option<PathBuf>,
+    /// The agent's own certificate chain.
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    pub key: Option<PathBuf>,
     /// Allow plain carriers beyond loopback.
     pub insecure_plain: Option<bool>,
     /// HTTP proxy on the way to the gateway; `"off"` ignores the environment's.
@@ -188,6 +194,8 @@ mod tests {
             agent = "a"
             tunnels = 1
             ca = "c"
+            cert = "c"
+            key = "k"
             insecure_plain = true
             proxy = "off"
             grace = "1s"

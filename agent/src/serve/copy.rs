@@ -3,7 +3,8 @@
 //! Order of duties in each turn: what the gateway says (bytes, begin, fence, reset), then what the
 //! app says. Rules of evidence kept here: before an exchange's first byte the app's socket is read
 //! until it would block, and leftovers, an end, or a late begin mean that nothing is written;
-//! after the app's end an HTTP stream writes nothing more.
+//! after the app's end an HTTP stream writes nothing more. Of a tunnel that is lost for good nothing is
+//! written either; only the answer of an app that is at work is still waited for.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -13,7 +14,7 @@ use std::task::{Context, Poll, ready};
 use bridgehead_protocol::io::{AppStream, FailedWrite, Outgoing};
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
-use bridgehead_protocol::wire::{AppKind, Begin, FinalCause};
+use bridgehead_protocol::wire::{AppKind, Begin, FinalCause, StreamId};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -53,11 +54,15 @@ pub(super) struct Copy<S: Connection = AppSocket> {
     app_reset: bool,
     unflushed: bool,
     concluded: bool,
+    /// An exchange of strict turns began and the app has said nothing since.
+    unanswered: bool,
+    /// The stream's number, if its tunnel was lost and the app's answer is waited for all the same.
+    orphan: Option<StreamId>,
     buffer: BytesMut,
 }
 
 /// What `Copy` needs of a socket beyond bytes.
-pub(super) trait Connection {
+pub trait Connection {
     /// The coming drop shall be an abrupt end.
     fn abrupt(&self);
 
@@ -114,14 +119,19 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             app_reset: false,
             unflushed: false,
             concluded: false,
+            unanswered: false,
+            orphan: None,
             buffer: BytesMut::new(),
         }
     }
 
-    pub(super) async fn run(mut self) {
+    /// Until the stream is over. What is left of it if the tunnel was lost while the app was at work.
+    pub(super) async fn run(mut self) -> Option<Orphan<S>> {
         let cause = poll_fn(|cx| self.poll(cx)).await;
         self.concluded = true;
         self.stream.conclude(cause);
+        let stream = self.orphan?;
+        Some(Orphan { stream, copy: self })
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FinalCause> {
@@ -169,9 +179,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
                 if timer.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Some(FinalCause::LingerOver));
                 }
-                self.stream
-                    .poll_closed(cx)
-                    .map(|()| self.give_up(FinalCause::Reset))
+                self.stream.poll_closed(cx).map(|()| self.closed())
             }
         }
     }
@@ -201,7 +209,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             }
             Outgoing::Fenced { linger: false } => self.give_up(FinalCause::Fenced),
             Outgoing::Closed { idle: true } => Some(FinalCause::Reset),
-            Outgoing::Closed { idle: false } => self.give_up(FinalCause::Reset),
+            Outgoing::Closed { idle: false } => self.closed(),
         })
     }
 
@@ -223,6 +231,17 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             FinalCause::Stale
         } else {
             fresh
+        }
+    }
+
+    /// Reset, or the tunnel is lost. In the latter case an app that took all that came and has not
+    /// answered is left to its work: the tunnel's gateway may still be told that it answered.
+    fn closed(&mut self) -> Option<FinalCause> {
+        let at_work = self.unanswered && !self.unwritten && !self.app_ended;
+        self.orphan = self.stream.orphaned().filter(|_| at_work);
+        match self.orphan {
+            Some(_) => Some(FinalCause::Reset),
+            None => self.give_up(FinalCause::Reset),
         }
     }
 
@@ -248,6 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         }
         self.stream.begun();
         self.unwritten = begin.expect_read.is_some() && look;
+        self.unanswered = begin.expect_read.is_some();
         Poll::Ready(None)
     }
 
@@ -312,6 +332,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
                 } else {
                     self.buffer.split().freeze()
                 };
+                self.unanswered = false;
                 self.stream.pass_on(bytes);
                 Poll::Ready(None)
             }
@@ -355,8 +376,39 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
 impl<S: Connection> Drop for Copy<S> {
     /// Cut off by its owner (the agent stops): the app must not take that for an orderly end.
     fn drop(&mut self) {
-        if !self.concluded {
+        if !self.concluded || self.orphan.is_some() {
             self.socket.abrupt();
         }
+    }
+}
+
+/// What is left of a stream whose tunnel was lost while its app was at work: the app's connection, to
+/// be read and never written. Dropping it closes that abruptly.
+pub struct Orphan<S: Connection = AppSocket> {
+    stream: StreamId,
+    copy: Copy<S>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Orphan<S> {
+    /// Number of the stream in its tunnel.
+    pub fn stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// Reads what the app says next and throws it away; answers how much it was, nothing at its end.
+    /// Cancel safe.
+    pub async fn read(&mut self) -> usize {
+        let copy = &mut self.copy;
+        let read = poll_fn(|cx| copy.poll_app(cx, READ_CHUNK)).await;
+        copy.buffer.clear();
+        read.unwrap_or(0)
+    }
+}
+
+impl<S: Connection> std::fmt::Debug for Orphan<S> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Orphan")
+            .field("stream", &self.stream)
+            .finish_non_exhaustive()
     }
 }

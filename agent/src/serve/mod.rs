@@ -20,15 +20,15 @@ use bridgehead_protocol::wire::RefusedReason;
 use crate::app::table::AppTable;
 
 use copy::Copy;
+pub use copy::{Connection, Orphan};
 
 /// How much longer than asked a planted bug waits for the app's connection.
 const BUG_WAITS: Duration = Duration::from_secs(60);
 
 /// Serves one stream to its end. Dropping the future concludes the stream and closes the app's socket.
-pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
-    let Some((open, deadline)) = stream.asked() else {
-        return;
-    };
+/// Answers what is left of it if its tunnel was lost while the app was at work.
+pub async fn stream(stream: AppStream, apps: Arc<AppTable>) -> Option<Orphan> {
+    let (open, deadline) = stream.asked()?;
     let mut until = stream.instant(deadline);
     if Bug::ExpiredBeginWritten.bites() {
         until += BUG_WAITS;
@@ -38,18 +38,19 @@ pub async fn stream(stream: AppStream, apps: Arc<AppTable>) {
         biased;
         _ = poll_fn(|cx| stream.poll_given_up(cx)) => {
             stream.refuse(RefusedReason::Expired, 0);
-            return;
+            return None;
         }
         connected = connect => connected,
     };
     match connected {
         Ok(socket) => {
             stream.opened();
-            Copy::new(stream, socket, open.kind).run().await;
+            Copy::new(stream, socket, open.kind).run().await
         }
         Err(error) => {
             tracing::debug!(app = open.app, %error, "app not reached");
             stream.refuse(error.reason, error.errno);
+            None
         }
     }
 }

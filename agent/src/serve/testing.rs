@@ -321,7 +321,9 @@ impl World {
         at_agent.opened();
         let app = App::default();
         let socket = Socket(app.clone());
-        let serving = tokio::spawn(Copy::new(at_agent, socket, kind).run());
+        let serving = tokio::spawn(async move {
+            Copy::new(at_agent, socket, kind).run().await;
+        });
         poll_fn(|cx| gateway.control().poll_opened(cx))
             .await
             .expect("opened");

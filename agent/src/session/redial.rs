@@ -24,6 +24,10 @@ use super::backoff::{Backoff, FLOOR};
 /// A pause takes at most this part of what is left of the window.
 const PART_OF_WINDOW: u32 = 4;
 
+/// Nor longer than this: exchanges wait behind it, each with a window of its own. The resume window
+/// bounds how many tries that makes, and a gateway that has too many asks for more time itself.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -139,7 +143,7 @@ impl Redial {
     fn wait(&mut self, now: Moment, wait: Duration) {
         let part = self.until.since(now) / PART_OF_WINDOW;
         self.state = State::Waiting;
-        let until = now + wait.min(part.max(FLOOR));
+        let until = now + wait.min(part.max(FLOOR)).min(LONGEST_PAUSE);
         self.actions.push_back(Action::WaitUntil(until));
     }
 
@@ -247,6 +251,7 @@ mod tests {
                 }
                 let next = waited(now, &actions);
                 let most = (end.since(now) / PART_OF_WINDOW).max(FLOOR);
+                let most = most.min(LONGEST_PAUSE);
                 assert!(next.since(now) <= most, "{:?}", next.since(now));
                 now = next;
                 actions = feed(&mut redial, now, [Event::Timer]);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bridgehead_protocol::conn::{Fate, Settings};
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
 use bridgehead_protocol::io::clock::Clock;
-use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits, ReportEntry};
+use bridgehead_protocol::wire::{AppHealth, AppOffer, PeerLimits, ReportEntry, StreamId};
+use tokio::sync::{Semaphore, watch};
 
 use crate::app::AppTable;
 use crate::config::RunOptions;
@@ -13,6 +14,8 @@ use crate::error::AgentError;
 use crate::outside::Outside;
 use crate::session::fates::Fates;
 use crate::telemetry::Readiness;
+
+use super::orphans;
 
 /// One agent.
 #[derive(Debug)]
@@ -24,8 +27,12 @@ pub(super) struct Agent {
     pub(super) clock: Clock,
     /// Random per start: how a gateway tells a newer instance from an older.
     instance: u128,
+    /// Places of connections to apps that are kept for a late answer.
+    pub(super) late_answers: Arc<Semaphore>,
     /// What lost tunnels left untold.
     fates: Mutex<Fates>,
+    /// Changes when more of it is known.
+    news: watch::Sender<()>,
 }
 
 impl Agent {
@@ -43,6 +50,8 @@ impl Agent {
             clock: Clock::start(),
             instance: instance(options.seed),
             fates: Mutex::default(),
+            late_answers: Arc::new(Semaphore::new(orphans::MOST)),
+            news: watch::Sender::new(()),
             options,
         };
         Client::new(agent.introduction(None, agent.apps.offers()))?;
@@ -70,11 +79,24 @@ impl Agent {
     /// Keeps what a lost tunnel to `node` left untold.
     pub(super) fn keep_fates(&self, node: &str, tunnel: u128, fates: Vec<Fate>) {
         self.fates().keep(self.clock.now(), node, tunnel, fates);
+        self.news.send_replace(());
     }
 
-    /// What to tell the gateway `node` of tunnels that were lost.
-    pub(super) fn fates_due(&self, node: &str) -> Vec<ReportEntry> {
-        self.fates().due(self.clock.now(), node)
+    /// Apps answered although their tunnel is lost: with so many bytes each.
+    pub(super) fn learn_answers(&self, tunnel: u128, answers: &[(StreamId, u64)]) {
+        self.fates().answered(tunnel, answers);
+        self.news.send_replace(());
+    }
+
+    /// What to tell the gateway `node` of tunnels that were lost, of what came after `told`, and where
+    /// that leads to.
+    pub(super) fn fates_due(&self, node: &str, told: u64) -> (Vec<ReportEntry>, u64) {
+        self.fates().due(self.clock.now(), node, told)
+    }
+
+    /// Says when there is more to tell.
+    pub(super) fn news(&self) -> watch::Receiver<()> {
+        self.news.subscribe()
     }
 
     fn fates(&self) -> MutexGuard<'_, Fates> {

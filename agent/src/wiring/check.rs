@@ -22,6 +22,7 @@ use crate::outside::Outside;
 use crate::telemetry::Readiness;
 
 use super::agent::Agent;
+use super::greet;
 
 /// Longest time for one connection of the check.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -133,7 +134,9 @@ async fn check_gateway(agent: &Agent, gateway: &GatewayAddress, findings: &mut F
         Err(ShakeError::Client(ClientError::Refused(refuse))) => {
             findings.bad(&refusal(&refuse));
         }
-        Err(error) => findings.bad(&format_args!("gateway {gateway}: {error}")),
+        Err(error) => {
+            findings.bad(&format_args!("gateway {gateway}: {}", greet::told(&error)));
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::carrier::address::GatewayAddress;
 use crate::carrier::dial::DialError;
+use crate::carrier::tls::certificate_hint;
 use crate::config::ConfigError;
 
 use super::agent::Agent;
@@ -42,6 +43,19 @@ impl fmt::Display for NoCarrier {
             Self::Dial(error) => error.fmt(f),
         }
     }
+}
+
+/// A failed handshake for people, with what to do about it.
+pub(super) fn told(error: &ShakeError) -> String {
+    let hint = match error {
+        ShakeError::Io(error) => certificate_hint(error),
+        ShakeError::TimedOut
+        | ShakeError::Ended
+        | ShakeError::Wire(_)
+        | ShakeError::Client(_)
+        | ShakeError::Refused(_) => "",
+    };
+    format!("{error}{hint}")
 }
 
 /// What a handshake left behind.

@@ -53,6 +53,8 @@ pub(super) struct Keeper {
     /// Whether the tunnel counts as up.
     pub(super) standing: Standing,
     pub(super) gone_away: watch::Sender<GoneAway>,
+    /// How far the fates of lost tunnels were told over this one.
+    pub(super) told: u64,
 }
 
 impl Keeper {
@@ -62,6 +64,7 @@ impl Keeper {
         let mut carrier = None;
         let mut admitted: Option<Box<Admitted>> = None;
         let mut carried = true;
+        let mut news = self.agent.news();
         loop {
             while let Some(action) = self.redial.poll_action() {
                 match action {
@@ -85,6 +88,10 @@ impl Keeper {
                 }
                 Some(notice) = self.tunnel.notice() => {
                     self.hear(notice);
+                    continue;
+                }
+                Ok(()) = news.changed() => {
+                    self.report();
                     continue;
                 }
                 done = &mut work => {
@@ -161,7 +168,7 @@ impl Keeper {
         end
     }
 
-    fn hear(&self, notice: Notice) {
+    fn hear(&mut self, notice: Notice) {
         match notice {
             Notice::GoAway { reason, deadline } => {
                 self.gone_away.send_replace(Some((reason, deadline)));
@@ -176,9 +183,10 @@ impl Keeper {
         }
     }
 
-    /// Tells what became of streams whose tunnel was lost.
-    pub(super) fn report(&self) {
-        let entries = self.agent.fates_due(&self.node);
+    /// Tells what became of streams whose tunnel was lost, as far as it was not told over this one.
+    pub(super) fn report(&mut self) {
+        let (entries, told) = self.agent.fates_due(&self.node, self.told);
+        self.told = told;
         if !entries.is_empty() {
             let count = entries.len();
             tracing::info!(addr = %self.gateway, count, "telling what became of lost streams");
@@ -199,7 +207,7 @@ impl Keeper {
                 let text = refusal(&refuse);
                 (Event::Refused(refuse), text)
             }
-            Done::NotLetIn(NotLetIn::Shake(error)) => (Event::ShakeFailed, error.to_string()),
+            Done::NotLetIn(NotLetIn::Shake(error)) => (Event::ShakeFailed, greet::told(&error)),
             Done::LetIn(_) => (
                 Event::ShakeFailed,
                 "the gateway answered with another tunnel".to_owned(),

@@ -23,6 +23,7 @@ use crate::telemetry::Standing;
 
 use super::agent::Agent;
 use super::greet::{self, Admitted, NoCarrier, NotLetIn};
+use super::orphans::{self, Orphans};
 use super::tunnel::{self, Serving};
 
 /// Longest time for name, connection, TLS and upgrade of one dial.
@@ -77,7 +78,9 @@ pub(super) struct Slot {
     admitted: Option<(Box<Admitted>, GatewayAddress)>,
     current: Option<Current>,
     /// Serving tunnels, the one that is up and the retired ones.
-    tunnels: JoinSet<()>,
+    tunnels: JoinSet<Orphans>,
+    /// What lost tunnels left; cut with the slot.
+    orphans: JoinSet<()>,
     go_away_deadline: Duration,
 }
 
@@ -95,6 +98,7 @@ impl Slot {
             admitted: None,
             current: None,
             tunnels: JoinSet::new(),
+            orphans: JoinSet::new(),
             go_away_deadline: Duration::ZERO,
             agent,
         }
@@ -125,7 +129,11 @@ impl Slot {
                     self.absorb(done)
                 }
                 // Ends of retired tunnels; the one that is up reports through `work`.
-                Some(_) = self.tunnels.join_next() => continue,
+                Some(ended) = self.tunnels.join_next() => {
+                    self.read_on(ended.unwrap_or_default());
+                    continue;
+                }
+                Some(_) = self.orphans.join_next() => continue,
             };
             self.tell(event);
         }
@@ -199,9 +207,7 @@ impl Slot {
         let agent = Arc::clone(&self.agent);
         let (serving, served) = tunnel::serve(agent, *admitted, gateway.clone(), seed);
         let pace = self.agent.outside.pace.clone();
-        self.tunnels.spawn(async move {
-            pace.keep(served).await;
-        });
+        self.tunnels.spawn(pace.keep(served));
         let Serving {
             tunnel,
             standing,
@@ -238,7 +244,17 @@ impl Slot {
             if timeout_at(until, tunnel.closed()).await.is_err() {
                 tunnel.close();
             }
+            Orphans::default()
         }));
+    }
+
+    /// Apps that were at work when their tunnel was lost may still answer.
+    fn read_on(&mut self, orphans: Orphans) {
+        if !orphans.streams.is_empty() {
+            let read = orphans::read_on(Arc::clone(&self.agent), orphans);
+            self.orphans
+                .spawn(self.agent.outside.pace.clone().keep(read));
+        }
     }
 
     fn drain(&mut self) -> Work {
@@ -293,7 +309,7 @@ impl Slot {
                 Event::Refused(refuse)
             }
             Done::NotLetIn(NotLetIn::Shake(error)) => {
-                self.failed(&error);
+                self.failed(&greet::told(&error));
                 Event::ShakeFailed
             }
             Done::NotLetIn(NotLetIn::Token(error)) => {

@@ -13,7 +13,7 @@ use bridgehead_protocol::io::clock::Clock;
 use bridgehead_protocol::io::{CloseReason, Notice, StreamEnded, Tunnel, shake};
 use bridgehead_protocol::wire::{
     AppHealth, AppKind, AppOffer, Begin, FinalCause, GoAwayReason, Open, PeerLimits, Refuse,
-    RefuseCode, ResumeTicket,
+    RefuseCode, ReportEntry, ResumeTicket,
 };
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

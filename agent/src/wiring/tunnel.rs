@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::conn::{Settings, Side};
-use bridgehead_protocol::io::{CloseReason, Tunnel};
+use bridgehead_protocol::io::Tunnel;
 use bridgehead_protocol::wire::Welcome;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::carrier::address::GatewayAddress;
-use crate::serve;
+use crate::serve::{self, Orphan};
 use crate::session::redial::Redial;
 use crate::telemetry::Standing;
 
 use super::agent::Agent;
 use super::greet::Admitted;
 use super::keeper::{GoneAway, Keeper};
+use super::orphans::Orphans;
 
 /// Bounds of the ping period a gateway may ask for: below, pings are load; above, a dead gateway goes
 /// unnoticed.
@@ -40,13 +41,14 @@ pub(super) struct Serving {
     pub(super) gone_away: watch::Receiver<GoneAway>,
 }
 
-/// A tunnel and the future that serves it, over all its carriers; the future ends with the tunnel.
+/// A tunnel and the future that serves it, over all its carriers; the future ends with the tunnel, and
+/// answers whose answer it was waiting for.
 pub(super) fn serve(
     agent: Arc<Agent>,
     admitted: Admitted,
     gateway: GatewayAddress,
     seed: u64,
-) -> (Serving, impl Future<Output = CloseReason> + Send) {
+) -> (Serving, impl Future<Output = Orphans> + Send) {
     let Admitted {
         mut carrier,
         leftover,
@@ -65,7 +67,7 @@ pub(super) fn serve(
         gone_away: told,
     };
     let (window, epoch) = (settings.resume_window, welcome.ticket.epoch);
-    let keeper = Keeper {
+    let mut keeper = Keeper {
         agent: Arc::clone(&agent),
         tunnel: tunnel.clone(),
         gateway,
@@ -74,15 +76,20 @@ pub(super) fn serve(
         redial: Redial::new(seed, window, epoch, clock.now()),
         standing,
         gone_away,
+        told: 0,
     };
     keeper.report();
     let (node, id) = (keeper.node.clone(), keeper.ticket.tunnel);
     let served = serve_streams(Arc::clone(&agent), tunnel.clone(), changes);
     // The driver ends by itself; the streams and the keeper end when it has.
     let whole = async move {
-        let (reason, (), ()) = tokio::join!(driver, served, keeper.run(end));
+        let (_, streams, ()) = tokio::join!(driver, served, keeper.run(end));
         agent.keep_fates(&node, id, tunnel.take_fates());
-        reason
+        Orphans {
+            tunnel: id,
+            streams,
+            linger: settings.linger,
+        }
     };
     (serving, whole)
 }
@@ -99,7 +106,11 @@ fn settings(own: Settings, welcome: &Welcome) -> Settings {
     }
 }
 
-async fn serve_streams(agent: Arc<Agent>, tunnel: Tunnel, mut changes: watch::Receiver<u64>) {
+async fn serve_streams(
+    agent: Arc<Agent>,
+    tunnel: Tunnel,
+    mut changes: watch::Receiver<u64>,
+) -> Vec<Orphan> {
     let mut streams = JoinSet::new();
     loop {
         tokio::select! {
@@ -120,7 +131,11 @@ async fn serve_streams(agent: Arc<Agent>, tunnel: Tunnel, mut changes: watch::Re
         }
     }
     // The tunnel is over: each stream is closed by it, so each task is about to end.
-    while streams.join_next().await.is_some() {}
+    let mut orphans = Vec::new();
+    while let Some(ended) = streams.join_next().await {
+        orphans.extend(ended.ok().flatten());
+    }
+    orphans
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ impl Origin {
 /// The bounds and the counts.
 #[derive(Debug)]
 pub struct Gate {
-    most: usize,
-    most_per_origin: usize,
+    most: AtomicUsize,
+    most_per_origin: AtomicUsize,
     open: AtomicUsize,
     by_origin: Mutex<HashMap<Origin, usize>>,
     numbers: AtomicU64,
@@ -45,14 +45,21 @@ impl Gate {
     #[must_use]
     pub fn new(most: usize, most_per_origin: usize) -> Arc<Self> {
         Arc::new(Self {
-            most,
-            most_per_origin,
+            most: AtomicUsize::new(most),
+            most_per_origin: AtomicUsize::new(most_per_origin),
             open: AtomicUsize::new(0),
             by_origin: Mutex::new(HashMap::new()),
             numbers: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             at_the_door: AtomicUsize::new(0),
         })
+    }
+
+    /// So many there may be from now on. Those that are open stay.
+    pub fn resize(&self, most: usize, most_per_origin: usize) {
+        self.most.store(most, Ordering::Relaxed);
+        self.most_per_origin
+            .store(most_per_origin, Ordering::Relaxed);
     }
 
     /// Connections that are open.
@@ -70,7 +77,7 @@ impl Gate {
     /// A place for one more connection, if there is one.
     #[must_use]
     pub fn enter(self: &Arc<Self>) -> Option<Permit> {
-        let below = |open: usize| (open < self.most).then_some(open + 1);
+        let below = |open: usize| (open < self.most.load(Ordering::Relaxed)).then_some(open + 1);
         let entered = self
             .open
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below);
@@ -137,7 +144,7 @@ impl Permit {
         let origin = Origin::of(address);
         let mut origins = self.gate.origins();
         let open = origins.entry(origin).or_insert(0);
-        if *open >= self.gate.most_per_origin {
+        if *open >= self.gate.most_per_origin.load(Ordering::Relaxed) {
             self.gate.refused.fetch_add(1, Ordering::Relaxed);
             return false;
         }
@@ -184,6 +191,20 @@ mod tests {
         assert!(gate.enter().is_some());
         drop(second);
         assert_eq!(gate.open(), 0);
+    }
+
+    #[test]
+    fn a_smaller_gate_keeps_who_is_in_and_lets_nobody_in_until_enough_have_left() {
+        let gate = Gate::new(2, 2);
+        let inside = [gate.enter(), gate.enter()];
+        gate.resize(1, 1);
+        assert_eq!((gate.open(), gate.enter().is_none()), (2, true));
+        drop(inside);
+        let mut first = gate.enter().expect("a place");
+        assert!(first.claim(ip("192.0.2.1")) && gate.enter().is_none());
+        gate.resize(9, 1);
+        let mut second = gate.enter().expect("a place");
+        assert!(!second.claim(ip("192.0.2.1")));
     }
 
     #[test]

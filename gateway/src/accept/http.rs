@@ -6,12 +6,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use bytes::BytesMut;
-use rustls::ServerConfig;
+use rustls::server::Acceptor;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::door::{self, Doorkeeper};
@@ -20,6 +21,7 @@ use super::listener::{Arrival, Serve, refuse};
 use super::opening::{Entry, Opened, Opening, canonical, open};
 use super::prefixed::Prefixed;
 use super::{Corridor, Limits, Spoken, Transport, http1, http2};
+use crate::cert::agents::PublicTerms;
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
 
@@ -34,12 +36,12 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 pub struct HttpFront<C> {
     /// Where exchanges go.
     pub corridor: C,
-    /// Bounds on clients.
-    pub limits: Arc<Limits>,
+    /// Bounds on clients, as a connection finds them.
+    pub limits: Arc<ArcSwap<Limits>>,
     /// How connections begin.
-    pub opening: Arc<Opening>,
+    pub opening: Arc<ArcSwap<Opening>>,
     /// TLS terms; without them the listener is plain.
-    pub tls: Option<Arc<ServerConfig>>,
+    pub tls: Option<Arc<PublicTerms>>,
     /// Draining ends connections after their running exchanges.
     pub signal: Signal,
 }
@@ -50,7 +52,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
             stream,
             info,
             permit,
-        } = match open(arrival, &self.opening).await {
+        } = match open(arrival, &self.opening.load_full()).await {
             Entry::Opened(opened) => opened,
             Entry::Full(stream, info, Some(door)) => {
                 return self.at_the_door(stream, info, door).await;
@@ -59,7 +61,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
             Entry::Gone => return,
         };
         match self.tls.clone() {
-            Some(config) => self.secured(stream, info, config).await,
+            Some(terms) => self.secured(stream, info, &terms).await,
             None => self.plain(stream, info).await,
         }
         drop(permit);
@@ -69,7 +71,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
         let Ok(local) = stream.local_addr() else {
             return;
         };
-        if self.opening.proxy_headers {
+        if self.opening.load().proxy_headers {
             // The first bytes may be a proxy's, not a request.
             return refuse(&stream);
         }
@@ -78,6 +80,8 @@ impl<C: Corridor> Serve for HttpFront<C> {
             local: canonical(local),
             tls: false,
             sni: None,
+            certified: false,
+            allowance: None,
             connection: 0,
         };
         self.at_the_door(stream, info, door).await;
@@ -91,7 +95,7 @@ impl<C: Corridor> HttpFront<C> {
             return refuse(&stream);
         }
         let front = HttpFront {
-            limits: Arc::new(door::limits(&self.limits)),
+            limits: Arc::new(ArcSwap::from_pointee(door::limits(&self.limits.load()))),
             corridor: Doorkeeper(self.corridor),
             opening: self.opening,
             tls: None,
@@ -102,10 +106,15 @@ impl<C: Corridor> HttpFront<C> {
         drop(door);
     }
 
-    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, config: Arc<ServerConfig>) {
+    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, terms: &PublicTerms) {
+        let limits = self.limits.load_full();
         let pending = self.corridor.connected(Spoken::Pending);
-        let handshake = TlsAcceptor::from(config).accept(stream);
-        let stream: TlsStream<TcpStream> = match timeout(self.limits.handshake, handshake).await {
+        let handshake = async {
+            let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
+            let terms = terms.for_name(hello.client_hello().server_name());
+            hello.into_stream(terms).await
+        };
+        let stream: TlsStream<TcpStream> = match timeout(limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 return tracing::debug!(peer = %info.peer, %error, "a TLS handshake failed");
@@ -115,24 +124,26 @@ impl<C: Corridor> HttpFront<C> {
         let session = stream.get_ref().1;
         let is_h2 = session.alpn_protocol() == Some(ALPN[0]);
         info.tls = true;
+        info.certified = session.peer_certificates().is_some();
         info.sni = session.server_name().map(str::to_ascii_lowercase);
         let signal = self.signal.clone();
         drop(pending);
         let _place = self.corridor.connected(spoken(is_h2));
         match is_h2 {
-            true => http2::serve(stream, &info, &self.corridor, &self.limits, signal).await,
+            true => http2::serve(stream, &info, &self.corridor, &limits, signal).await,
             false => {
                 let first = BytesMut::new();
-                http1::serve(stream, first, &info, &self.corridor, &self.limits, signal).await;
+                http1::serve(stream, first, &info, &self.corridor, &limits, signal).await;
             }
         }
     }
 
     /// Serves a connection without TLS, whatever carries its bytes.
     pub async fn plain<IO: Transport>(&self, mut stream: IO, info: ClientInfo) {
+        let limits = self.limits.load_full();
         let mut signal = self.signal.clone();
         let pending = self.corridor.connected(Spoken::Pending);
-        let Some(first) = first_bytes(&mut stream, &self.limits, &mut signal).await else {
+        let Some(first) = first_bytes(&mut stream, &limits, &mut signal).await else {
             return;
         };
         let is_h2 = first.starts_with(PREFACE);
@@ -141,10 +152,10 @@ impl<C: Corridor> HttpFront<C> {
         match is_h2 {
             true => {
                 let stream = Prefixed::new(first, stream);
-                http2::serve(stream, &info, &self.corridor, &self.limits, signal).await;
+                http2::serve(stream, &info, &self.corridor, &limits, signal).await;
             }
             false => {
-                http1::serve(stream, first, &info, &self.corridor, &self.limits, signal).await;
+                http1::serve(stream, first, &info, &self.corridor, &limits, signal).await;
             }
         }
     }

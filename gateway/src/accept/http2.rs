@@ -37,6 +37,7 @@ use self::body::Body;
 use self::head::Unfit;
 use super::{Corridor, Limits};
 use crate::pressure::TIGHT_IDLE;
+use crate::request::allowance::Allowance;
 use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
@@ -67,7 +68,10 @@ pub async fn serve<IO, C>(
     let mut pulse = Pulse::new(connection.ping_pong(), limits);
     let stream = StreamContext {
         corridor: corridor.clone(),
-        info: Arc::new(info.clone()),
+        info: Arc::new(ClientInfo {
+            allowance: Some(Allowance::new(limits.held)),
+            ..info.clone()
+        }),
         limits: Arc::clone(limits),
     };
     let mut streams = JoinSet::new();

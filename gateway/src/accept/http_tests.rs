@@ -37,18 +37,22 @@ fn loopback() -> Vec<Cidr> {
     config.public.trusted_proxies
 }
 
-async fn start(tls: Option<Arc<ServerConfig>>, trusted: Vec<Cidr>) -> World {
+fn terms(store: &Arc<CertStore>) -> Arc<PublicTerms> {
+    PublicTerms::open(store.server_config(&ALPN).expect("terms"))
+}
+
+async fn start(tls: Option<Arc<PublicTerms>>, trusted: Vec<Cidr>) -> World {
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = socket.local_addr().expect("an address");
     let (corridor, gate, shutdown) = (Scripted::default(), Gate::new(8, 2), Shutdown::new());
     let front = HttpFront {
         corridor: corridor.clone(),
-        limits: Arc::new(Limits::default()),
-        opening: Arc::new(Opening {
+        limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
+        opening: Arc::new(ArcSwap::from_pointee(Opening {
             proxy_headers: !trusted.is_empty(),
             trusted,
             patience: Duration::from_secs(5),
-        }),
+        })),
         tls,
         signal: shutdown.signal(),
     };
@@ -157,7 +161,7 @@ async fn a_plain_client_is_served_in_the_http_it_speaks() {
 async fn a_tls_client_chooses_the_certificate_by_name_and_the_protocol_by_alpn() {
     let pairs = pairs(&["one.example", "*.two.example"]);
     let store = Arc::new(CertStore::load(&pairs.files).expect("certificates"));
-    let world = start(Some(store.server_config(&ALPN).expect("terms")), Vec::new()).await;
+    let world = start(Some(terms(&store)), Vec::new()).await;
 
     let mut one = pairs
         .connect(&world, "one.example", &[])
@@ -190,7 +194,7 @@ async fn a_tls_client_chooses_the_certificate_by_name_and_the_protocol_by_alpn()
 async fn a_reload_serves_new_handshakes_and_a_bad_one_changes_nothing() {
     let (old, new) = (pairs(&["a.example"]), pairs(&["a.example"]));
     let store = Arc::new(CertStore::load(&old.files).expect("certificates"));
-    let world = start(Some(store.server_config(&ALPN).expect("terms")), Vec::new()).await;
+    let world = start(Some(terms(&store)), Vec::new()).await;
     assert!(old.connect(&world, "a.example", &[]).await.is_ok());
     let mixed = CertificateFiles {
         cert: new.files[0].cert.clone(),

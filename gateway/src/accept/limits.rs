@@ -45,6 +45,8 @@ pub struct Limits {
     pub connection_window: u32,
     /// HTTP/2: answer bytes of one stream that wait for the socket.
     pub send_buffer: usize,
+    /// HTTP/2: answer bytes that all streams of a connection may hold unread.
+    pub held: u64,
     /// HTTP/2: streams that the client reset before we even looked at them (rapid reset).
     pub pending_resets: usize,
     /// How short memory is: idle connections then end sooner, and none is kept.
@@ -75,6 +77,7 @@ impl Limits {
             stream_window: limits.h2_stream_window,
             connection_window: limits.h2_connection_window,
             send_buffer: size(limits.h2_send_buffer),
+            held: limits.h2_held,
             pending_resets: limits.h2_pending_resets,
             pressure: Arc::clone(pressure),
             ..Self::default()
@@ -102,6 +105,7 @@ impl Default for Limits {
             stream_window: 64 * 1024,
             connection_window: 1024 * 1024,
             send_buffer: 128 * 1024,
+            held: 2 * 1024 * 1024,
             pending_resets: 20,
             pressure: Arc::default(),
         }

@@ -80,6 +80,8 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
         local,
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: permit.number(),
     };
     if counted && !permit.claim(peer.ip()) {

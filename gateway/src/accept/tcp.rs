@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use tokio::net::TcpStream;
 
 use super::listener::{Arrival, Serve, refuse};
@@ -22,12 +23,12 @@ pub struct TcpFront<T> {
     /// Where connections go.
     pub corridor: T,
     /// How connections begin.
-    pub opening: Arc<Opening>,
+    pub opening: Arc<ArcSwap<Opening>>,
 }
 
 impl<T: TcpCorridor> Serve for TcpFront<T> {
     async fn serve(self, arrival: Arrival) {
-        let opened = match open(arrival, &self.opening).await {
+        let opened = match open(arrival, &self.opening.load_full()).await {
             Entry::Opened(opened) => opened,
             Entry::Full(stream, ..) => return refuse(&stream),
             Entry::Gone => return,

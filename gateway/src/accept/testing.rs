@@ -40,6 +40,8 @@ pub(crate) fn info() -> ClientInfo {
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: 1,
     }
 }

@@ -152,6 +152,10 @@ pub struct AdmissionInfo {
     pub quarantine: Option<u64>,
     /// Clients with a run of identical failures.
     pub failing_clients: usize,
+    /// Percent of each of these limits that one client may use.
+    pub client_share: u8,
+    /// Clients that have as many exchanges in flight as one may.
+    pub clients_at_share: usize,
 }
 
 /// One app of `/v1/apps`.
@@ -245,6 +249,10 @@ pub struct TunnelInfo {
     pub bytes_in: u64,
     /// Bytes of frames to the agent.
     pub bytes_out: u64,
+    /// Bytes that its streams hold at the gateway.
+    pub held_bytes: u64,
+    /// Streams given up because they held memory without progress.
+    pub starved_streams: u64,
 }
 
 fn stamp<S: Serializer>(at: &SystemTime, to: S) -> Result<S::Ok, S::Error> {

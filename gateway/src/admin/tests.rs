@@ -82,6 +82,8 @@ impl AdminState for Gateway {
                 large_body_slots: 8,
                 quarantine: None,
                 failing_clients: 0,
+                client_share: 50,
+                clients_at_share: 0,
             },
             refusals: Some(refusals),
         }]
@@ -101,6 +103,8 @@ impl AdminState for Gateway {
             rtt: Some(Duration::from_micros(1500)),
             bytes_in: 10,
             bytes_out: 20,
+            held_bytes: 0,
+            starved_streams: 0,
         }]
     }
 

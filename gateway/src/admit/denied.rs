@@ -18,14 +18,49 @@ pub enum Denied {
     Quarantine(Duration),
     /// So many identical failures of this client.
     ErrorLoop(usize),
-    /// All of so many slots for large bodies are taken.
-    LargeBody(usize),
-    /// All of so many places in the queue are taken; one is likely to be free after this time.
-    QueueFull(usize, Duration),
+    /// The slots for large bodies are taken.
+    LargeBody(Limit),
+    /// Memory is left for no further large body.
+    LargeBodyMemory,
+    /// The places in the queue are taken; one is likely to be free after this time.
+    QueueFull(Limit, Duration),
     /// The request waited this long.
     QueueWait(Duration),
-    /// All of so many places for long-lived exchanges are taken.
-    LongLivedFull(usize, Duration),
+    /// The same beside free places: its client had all that one may have.
+    ShareWait(Duration),
+    /// The places for long-lived exchanges are taken.
+    LongLivedFull(Limit, Duration),
+}
+
+/// Whose places are all taken, and how many they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// Everybody's.
+    All(usize),
+    /// Those that one client may have.
+    Share(usize),
+}
+
+impl Limit {
+    fn detail(self, key: &str) -> String {
+        match self {
+            Self::All(limit) => format!("{key} is {limit}"),
+            Self::Share(limit) => format!("client_share lets one client take {limit} of {key}"),
+        }
+    }
+}
+
+/// Kinds of places of which one client may have a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// In flight.
+    InFlight,
+    /// In the queue.
+    Queue,
+    /// For long-lived exchanges.
+    LongLived,
+    /// Slots for large bodies.
+    LargeBodies,
 }
 
 impl Denied {
@@ -37,9 +72,9 @@ impl Denied {
             Self::Rate(_) => Code::RateLimited,
             Self::Quarantine(_) => Code::TimeoutQuarantine,
             Self::ErrorLoop(_) => Code::ErrorLoopDetected,
-            Self::LargeBody(_) => Code::LargeBodyBackendBusy,
+            Self::LargeBody(_) | Self::LargeBodyMemory => Code::LargeBodyBackendBusy,
             Self::QueueFull(..) | Self::LongLivedFull(..) => Code::QueueOverflow,
-            Self::QueueWait(_) => Code::QueueTimeout,
+            Self::QueueWait(_) | Self::ShareWait(_) => Code::QueueTimeout,
         }
     }
 
@@ -51,9 +86,9 @@ impl Denied {
             Self::Rate(_) => Reason::Rate,
             Self::Quarantine(_) => Reason::Quarantine,
             Self::ErrorLoop(_) => Reason::ErrorLoop,
-            Self::LargeBody(_) => Reason::LargeBody,
+            Self::LargeBody(_) | Self::LargeBodyMemory => Reason::LargeBody,
             Self::QueueFull(..) | Self::LongLivedFull(..) => Reason::QueueFull,
-            Self::QueueWait(_) => Reason::QueueWait,
+            Self::QueueWait(_) | Self::ShareWait(_) => Reason::QueueWait,
         }
     }
 
@@ -65,7 +100,32 @@ impl Denied {
             Self::Quarantine(rest) | Self::QueueFull(_, rest) | Self::LongLivedFull(_, rest) => {
                 Some(*rest)
             }
-            Self::Address | Self::ErrorLoop(_) | Self::LargeBody(_) | Self::QueueWait(_) => None,
+            Self::Address
+            | Self::ErrorLoop(_)
+            | Self::LargeBody(_)
+            | Self::LargeBodyMemory
+            | Self::QueueWait(_)
+            | Self::ShareWait(_) => None,
+        }
+    }
+
+    /// The places that were free for others and not for this client.
+    #[must_use]
+    pub const fn share(&self) -> Option<Places> {
+        match self {
+            Self::LargeBody(Limit::Share(_)) => Some(Places::LargeBodies),
+            Self::QueueFull(Limit::Share(_), _) => Some(Places::Queue),
+            Self::LongLivedFull(Limit::Share(_), _) => Some(Places::LongLived),
+            Self::ShareWait(_) => Some(Places::InFlight),
+            Self::LargeBody(Limit::All(_))
+            | Self::QueueFull(Limit::All(_), _)
+            | Self::LongLivedFull(Limit::All(_), _)
+            | Self::LargeBodyMemory
+            | Self::Address
+            | Self::Rate(_)
+            | Self::Quarantine(_)
+            | Self::ErrorLoop(_)
+            | Self::QueueWait(_) => None,
         }
     }
 
@@ -81,10 +141,17 @@ impl Denied {
             ),
             Self::Quarantine(_) => "at least half of the last requests timed out".to_owned(),
             Self::ErrorLoop(count) => format!("{count} identical failures within an hour"),
-            Self::LargeBody(slots) => format!("large_body_slots is {slots}"),
-            Self::QueueFull(queue, _) => format!("queue is {queue}"),
+            Self::LargeBody(limit) => limit.detail("large_body_slots"),
+            Self::LargeBodyMemory => {
+                "the gateway has no memory for another large body now".to_owned()
+            }
+            Self::QueueFull(limit, _) => limit.detail("queue"),
             Self::QueueWait(waited) => format!("it waited for {} ms", waited.as_millis()),
-            Self::LongLivedFull(limit, _) => format!("long_lived is {limit}"),
+            Self::ShareWait(waited) => format!(
+                "it waited for {} ms; its client has all of in_flight that client_share lets one take",
+                waited.as_millis()
+            ),
+            Self::LongLivedFull(limit, _) => limit.detail("long_lived"),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::time::Moment;
 
-use super::denied::Denied;
+use super::denied::{Denied, Limit};
 use super::error_loop::{ErrorLoops, Sign};
 use super::large_body;
 use super::net::{self, Client};
@@ -14,6 +14,7 @@ use super::permit::{Ending, Permit, Place, Taken};
 use super::quarantine::{Pass, Quarantine};
 use super::queue::{Joined, Line, Wakers};
 use super::rate::{Rates, Standing};
+use super::share::{Bounds, Reached, Tally};
 use crate::config::Admission;
 
 /// What an exchange may become.
@@ -38,6 +39,10 @@ pub struct Asker {
     pub declared: Option<u64>,
     /// What the exchange may become.
     pub shape: Shape,
+    /// Bytes that a body of the declared length may hold at this side.
+    pub holds: u64,
+    /// Bytes of memory that are left for such bodies.
+    pub room: u64,
 }
 
 /// What a gate holds now, for people.
@@ -55,6 +60,8 @@ pub struct GateView {
     pub quarantine: Option<Duration>,
     /// Clients with a run of identical failures.
     pub failing_clients: usize,
+    /// Clients that have all the places in flight that one may have.
+    pub at_their_share: usize,
 }
 
 /// The gate of one app.
@@ -66,8 +73,8 @@ pub struct Gate {
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub(super) line: Line,
-    pub(super) long_lived: usize,
-    pub(super) large_bodies: usize,
+    pub(super) long_lived: Tally,
+    large_bodies: Tally,
     pub(super) quarantine: Quarantine,
     rates: Rates,
     loops: ErrorLoops,
@@ -87,7 +94,9 @@ impl Gate {
     ) -> Result<Permit, Denied> {
         net::check(&limits.allow, &limits.deny, asker.address)?;
         let mut inner = self.lock();
-        let wakers = inner.line.resize(limits.in_flight);
+        let wakers = inner
+            .line
+            .resize(Bounds::new(limits.in_flight, limits.client_share));
         let entered = inner.enter(now, limits, asker);
         drop(inner);
         wake(wakers);
@@ -97,6 +106,7 @@ impl Gate {
             taken,
             place,
             asker.client,
+            Client::at(asker.address),
             limits,
             standing,
         ))
@@ -116,7 +126,7 @@ impl Gate {
         let client = Client::at(address);
         let mut inner = self.lock();
         inner.rates.check(now, limits, client)?;
-        inner.take_long_lived(now, limits)?;
+        inner.take_long_lived(now, limits, client)?;
         drop(inner);
         let taken = Taken::default();
         let gate = Arc::clone(self);
@@ -124,6 +134,7 @@ impl Gate {
             gate,
             taken,
             Place::LongLived,
+            client,
             client,
             limits,
             None,
@@ -137,10 +148,11 @@ impl Gate {
         GateView {
             in_flight: inner.line.taken(),
             queued: inner.line.waiting(),
-            long_lived: inner.long_lived,
-            large_bodies: inner.large_bodies,
+            long_lived: inner.long_lived.taken(),
+            large_bodies: inner.large_bodies.taken(),
             quarantine: inner.quarantine.rest(now),
             failing_clients: inner.loops.len(),
+            at_their_share: inner.line.at_their_share(),
         }
     }
 
@@ -166,7 +178,7 @@ impl Inner {
         match self.enter_further(now, limits, asker, &mut taken) {
             Ok(place) => Ok((taken, place, standing)),
             Err(denied) => {
-                self.give_back(&taken);
+                self.give_back(&taken, Client::at(asker.address));
                 Err(denied)
             }
         }
@@ -192,41 +204,54 @@ impl Inner {
             let checked = self.loops.check(now, asker.client, trips_at);
             checked.map_err(Denied::ErrorLoop)?;
         }
+        let origin = Client::at(asker.address);
         if large_body::needs_slot(limits, asker) {
-            if self.large_bodies >= limits.large_body_slots {
-                return Err(Denied::LargeBody(limits.large_body_slots));
-            }
-            self.large_bodies += 1;
+            let slots = Bounds::new(limits.large_body_slots, limits.client_share);
+            let slot = self.large_bodies.take(origin, slots);
+            slot.map_err(|reached| Denied::LargeBody(limit(slots, reached)))?;
             taken.large_body = true;
+            if asker.holds > asker.room {
+                return Err(Denied::LargeBodyMemory);
+            }
         }
         if asker.shape == Shape::Pipe {
-            self.take_long_lived(now, limits)?;
+            self.take_long_lived(now, limits, origin)?;
             taken.long_lived = true;
         }
-        let (turn, joined) = self.line.join(now, limits.queue, limits.queue_wait);
+        let line = Bounds::new(limits.queue, limits.client_share);
+        let (turn, joined) = self.line.join(now, origin, line, limits.queue_wait);
         match joined {
             Joined::In => Ok(Place::InFlight(turn)),
             Joined::Waits => Ok(Place::Waiting(turn)),
-            Joined::Full(pause) => Err(Denied::QueueFull(limits.queue, pause)),
+            Joined::Full(pause) => Err(Denied::QueueFull(limit(line, Reached::All), pause)),
+            Joined::ShareFull(pause) => Err(Denied::QueueFull(limit(line, Reached::Share), pause)),
         }
     }
 
-    fn take_long_lived(&mut self, now: Moment, limits: &Admission) -> Result<(), Denied> {
-        if self.long_lived >= limits.long_lived {
+    fn take_long_lived(
+        &mut self,
+        now: Moment,
+        limits: &Admission,
+        origin: Client,
+    ) -> Result<(), Denied> {
+        let places = Bounds::new(limits.long_lived, limits.client_share);
+        self.long_lived.take(origin, places).map_err(|reached| {
             let pause = self.line.time_for_one(now, limits.queue_wait);
-            return Err(Denied::LongLivedFull(limits.long_lived, pause));
-        }
-        self.long_lived += 1;
-        Ok(())
+            Denied::LongLivedFull(limit(places, reached), pause)
+        })
     }
 
     /// Gives back all but the place in the line.
-    pub(super) fn give_back(&mut self, taken: &Taken) {
+    pub(super) fn give_back(&mut self, taken: &Taken, origin: Client) {
         if taken.probe {
             self.quarantine.probe_left();
         }
-        self.large_bodies -= usize::from(taken.large_body);
-        self.long_lived -= usize::from(taken.long_lived);
+        if taken.large_body {
+            self.large_bodies.give_back(origin);
+        }
+        if taken.long_lived {
+            self.long_lived.give_back(origin);
+        }
     }
 
     /// Learns from the end of an exchange.
@@ -251,6 +276,13 @@ impl Inner {
             Some(sign) => self.loops.failed(now, client, sign, trips_at),
             None => self.loops.succeeded(client),
         }
+    }
+}
+
+fn limit(bounds: Bounds, reached: Reached) -> Limit {
+    match reached {
+        Reached::All => Limit::All(bounds.all),
+        Reached::Share => Limit::Share(bounds.each),
     }
 }
 

@@ -8,6 +8,7 @@
 //! | `error_loop` | a breaker on one client's identical failures |
 //! | `large_body` | who needs one of the slots for large bodies |
 //! | `queue` | who waits for a place in flight, first come first served, and how fast that drains |
+//! | `share` | how much of each kind of place one client may have |
 //! | `gate` | all of it for one app, in this order: the first denial wins |
 //! | `permit` | the proof of admission; what it holds is given back by its drop |
 //! | `denied` | what a denial says: code, reason, pause |
@@ -26,10 +27,11 @@ mod quarantine;
 mod queue;
 mod rate;
 mod recent;
+mod share;
 #[cfg(test)]
 mod tests;
 
-pub use denied::Denied;
+pub use denied::{Denied, Limit, Places};
 pub use gate::{Asker, Gate, GateView, Shape};
 pub use net::Client;
 pub use permit::{Ending, Permit};

@@ -6,7 +6,7 @@ use super::denied::Denied;
 use crate::config::Cidr;
 
 /// Who asks, as limits tell clients apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Client {
     /// An IPv4 address, or the /64 of an IPv6 one: a household is given at least that much.
     Address(u64),

@@ -9,10 +9,12 @@ use std::time::Duration;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Reason};
 
+use super::denied::Denied;
 use super::gate::{Gate, wake};
 use super::net::Client;
 use super::queue::{Joined, Turn};
 use super::rate::Standing;
+use super::share::Bounds;
 use crate::config::Admission;
 
 /// How an exchange ended, as far as limits learn from it.
@@ -61,7 +63,9 @@ pub struct Permit {
     taken: Taken,
     place: Place,
     client: Client,
-    long_lived_limit: usize,
+    /// The client by its address, as shares are counted.
+    origin: Client,
+    long_lived_places: Bounds,
     quarantine: Option<Duration>,
     error_loop: Option<usize>,
     standing: Option<Standing>,
@@ -73,6 +77,7 @@ impl Permit {
         taken: Taken,
         place: Place,
         client: Client,
+        origin: Client,
         limits: &Admission,
         standing: Option<Standing>,
     ) -> Self {
@@ -81,7 +86,8 @@ impl Permit {
             taken,
             place,
             client,
-            long_lived_limit: limits.long_lived,
+            origin,
+            long_lived_places: Bounds::new(limits.long_lived, limits.client_share),
             quarantine: limits.quarantine,
             error_loop: limits.error_loop,
             standing,
@@ -94,10 +100,34 @@ impl Permit {
         self.standing.as_ref()
     }
 
+    /// True if it holds a slot for a large body.
+    #[must_use]
+    pub fn has_large_body(&self) -> bool {
+        self.taken.large_body
+    }
+
     /// True while it has no place yet.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         matches!(self.place, Place::Waiting(_))
+    }
+
+    /// True while it waits although places are free: its client has all that one may have.
+    #[must_use]
+    pub fn waits_for_its_client(&self) -> bool {
+        match self.place {
+            Place::Waiting(turn) => self.gate.lock().line.waits_for_itself(turn),
+            Place::InFlight(_) | Place::Held(_) | Place::LongLived => false,
+        }
+    }
+
+    /// The denial of one that waited for so long.
+    #[must_use]
+    pub fn waited(&self, time: Duration) -> Denied {
+        match self.waits_for_its_client() {
+            true => Denied::ShareWait(time),
+            false => Denied::QueueWait(time),
+        }
     }
 
     /// Ready once the exchange may occupy its app. Cancel safe; the last waker counts.
@@ -116,7 +146,7 @@ impl Permit {
     pub fn hold(&mut self) {
         if let Place::InFlight(turn) = self.place {
             self.place = Place::Held(turn);
-            let wakers = self.gate.lock().line.release();
+            let wakers = self.gate.lock().line.release(turn);
             wake(wakers);
         }
     }
@@ -126,7 +156,7 @@ impl Permit {
         if let Place::Held(turn) = self.place {
             self.place = match self.gate.lock().line.rejoin(turn) {
                 Joined::In => Place::InFlight(turn),
-                Joined::Waits | Joined::Full(_) => Place::Waiting(turn),
+                Joined::Waits | Joined::Full(_) | Joined::ShareFull(_) => Place::Waiting(turn),
             };
         }
     }
@@ -134,18 +164,18 @@ impl Permit {
     /// The exchange became an upgrade or a stream: it gives its place in flight for a long-lived
     /// one. If none is left it keeps the place it has, since a begun answer is not broken for this.
     pub fn become_long_lived(&mut self) -> bool {
-        let Place::InFlight(_) = self.place else {
+        let Place::InFlight(turn) = self.place else {
             return self.place == Place::LongLived;
         };
         let mut inner = self.gate.lock();
         if !std::mem::take(&mut self.taken.long_lived) {
-            if inner.long_lived >= self.long_lived_limit {
+            let taken = inner.long_lived.take(self.origin, self.long_lived_places);
+            if taken.is_err() {
                 return false;
             }
-            inner.long_lived += 1;
         }
         self.place = Place::LongLived;
-        let wakers = inner.line.release();
+        let wakers = inner.line.release(turn);
         drop(inner);
         wake(wakers);
         true
@@ -167,13 +197,13 @@ impl Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         let mut inner = self.gate.lock();
-        inner.give_back(&self.taken);
+        inner.give_back(&self.taken, self.origin);
         let wakers = match self.place {
             Place::Waiting(turn) => inner.line.leave(turn),
-            Place::InFlight(_) => inner.line.release(),
+            Place::InFlight(turn) => inner.line.release(turn),
             Place::Held(_) => Vec::new(),
             Place::LongLived => {
-                inner.long_lived -= 1;
+                inner.long_lived.give_back(self.origin);
                 Vec::new()
             }
         };

@@ -19,6 +19,7 @@ const EMPTY: GateView = GateView {
     large_bodies: 0,
     quarantine: None,
     failing_clients: 0,
+    at_their_share: 0,
 };
 
 fn gate() -> Arc<Gate> {
@@ -32,12 +33,23 @@ fn asker() -> Asker {
         client: Client::at(address),
         declared: None,
         shape: Shape::Exchange,
+        holds: 0,
+        room: u64::MAX,
     }
 }
 
 fn large() -> Asker {
     Asker {
         declared: Some(2 << 20),
+        ..asker()
+    }
+}
+
+fn neighbour() -> Asker {
+    let address = "192.0.2.2".parse().unwrap();
+    Asker {
+        address,
+        client: Client::at(address),
         ..asker()
     }
 }
@@ -76,6 +88,7 @@ fn everything_a_permit_takes_comes_back_with_its_drop() {
         queued: 1,
         long_lived: 1,
         large_bodies: 1,
+        at_their_share: 1,
         ..EMPTY
     };
     assert_eq!(gate.view(NOW), full);
@@ -182,6 +195,49 @@ fn an_upgrade_reserves_its_long_place_and_gives_the_other_one_away_at_the_head()
 }
 
 #[test]
+fn one_client_gets_half_of_each_kind_of_place_and_a_neighbour_the_rest() {
+    let gate = gate();
+    let limits = Admission {
+        in_flight: 4,
+        queue: 4,
+        long_lived: 4,
+        large_body_slots: 4,
+        ..Admission::default()
+    };
+    let enter = |asker: Asker| gate.enter(NOW, &limits, &asker);
+    let mut mine: Vec<Permit> = (0..2).map(|_| enter(pipe()).unwrap()).collect();
+    let share = |denied: Result<Permit, Denied>| denied.unwrap_err().share();
+    assert_eq!(share(enter(pipe())), Some(Places::LongLived));
+    assert!(mine.iter_mut().all(Permit::become_long_lived));
+    mine.extend((0..2).map(|_| enter(large()).unwrap()));
+    assert_eq!(share(enter(large())), Some(Places::LargeBodies));
+    mine.extend((0..2).map(|_| enter(asker()).unwrap()));
+    assert!(mine[4].waits_for_its_client());
+    assert_eq!(mine[4].waited(NOW - NOW).share(), Some(Places::InFlight));
+    assert_eq!(share(enter(asker())), Some(Places::Queue));
+    // A key that the client chose makes it nobody else.
+    let disguised = Asker {
+        client: Client::Key([7; 16]),
+        ..asker()
+    };
+    assert_eq!(share(enter(disguised)), Some(Places::Queue));
+    let others = [
+        Asker {
+            declared: large().declared,
+            ..neighbour()
+        },
+        Asker {
+            shape: Shape::Pipe,
+            ..neighbour()
+        },
+    ];
+    let others = others.map(|other| enter(other).unwrap());
+    assert!(others.iter().all(|permit| !permit.is_waiting()));
+    drop((mine, others));
+    assert_eq!(gate.view(NOW), EMPTY);
+}
+
+#[test]
 fn a_stream_that_finds_no_long_place_keeps_the_one_it_has() {
     let gate = gate();
     let limits = Admission {
@@ -189,7 +245,7 @@ fn a_stream_that_finds_no_long_place_keeps_the_one_it_has() {
         ..tight()
     };
     let mut first = gate.enter(NOW, &limits, &asker()).unwrap();
-    let mut second = gate.enter(NOW, &limits, &asker()).unwrap();
+    let mut second = gate.enter(NOW, &limits, &neighbour()).unwrap();
     assert!(first.become_long_lived() && !second.become_long_lived());
     assert_eq!(
         (gate.view(NOW).in_flight, gate.view(NOW).long_lived),
@@ -197,6 +253,25 @@ fn a_stream_that_finds_no_long_place_keeps_the_one_it_has() {
     );
     drop((first, second));
     assert_eq!(gate.view(NOW), EMPTY);
+}
+
+#[test]
+fn a_large_body_for_which_no_memory_is_left_is_refused_and_a_small_one_passes() {
+    let (gate, limits) = (gate(), Admission::default());
+    let short = |asker: Asker| Asker {
+        holds: 1 << 20,
+        room: (1 << 20) - 1,
+        ..asker
+    };
+    let denied = gate.enter(NOW, &limits, &short(large())).unwrap_err();
+    assert_eq!(
+        (denied, denied.code()),
+        (Denied::LargeBodyMemory, Code::LargeBodyBackendBusy)
+    );
+    assert_eq!(gate.view(NOW), EMPTY);
+    let small = gate.enter(NOW, &limits, &short(asker())).unwrap();
+    assert!(!small.has_large_body());
+    assert!(gate.enter(NOW, &limits, &large()).unwrap().has_large_body());
 }
 
 #[test]

@@ -5,6 +5,8 @@
 //! at least one usable certificate; the first one serves names that no other covers (the request's
 //! host is then judged by `request::normalize`, which answers 421).
 
+pub mod agents;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -14,7 +16,8 @@ use rustls::client::verify_server_name;
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ClientHello, NoClientAuth, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use crate::config::CertificateFiles;
@@ -40,6 +43,14 @@ pub enum CertError {
         path: PathBuf,
         /// What is wrong.
         error: rustls::Error,
+    },
+    /// The issuers of agents' certificates cannot be used.
+    #[error("the agents' CA {} cannot be used: {error}", path.display())]
+    Issuers {
+        /// Their file.
+        path: PathBuf,
+        /// What is wrong with it.
+        error: String,
     },
     /// The TLS library refuses its own defaults.
     #[error("TLS cannot be set up: {0}")]
@@ -108,14 +119,23 @@ impl CertStore {
         self: &Arc<Self>,
         protocols: &[&[u8]],
     ) -> Result<Arc<ServerConfig>, CertError> {
+        self.server_config_asking(Arc::new(NoClientAuth), protocols)
+            .map(Arc::new)
+    }
+
+    fn server_config_asking(
+        self: &Arc<Self>,
+        peers: Arc<dyn ClientCertVerifier>,
+        protocols: &[&[u8]],
+    ) -> Result<ServerConfig, CertError> {
         let resolver: Arc<dyn ResolvesServerCert> = Arc::<Self>::clone(self);
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&self.provider))
             .with_safe_default_protocol_versions()
             .map_err(CertError::Setup)?
-            .with_no_client_auth()
+            .with_client_cert_verifier(peers)
             .with_cert_resolver(resolver);
         config.alpn_protocols = protocols.iter().map(|p| p.to_vec()).collect();
-        Ok(Arc::new(config))
+        Ok(config)
     }
 }
 

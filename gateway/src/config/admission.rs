@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::error::Fault;
 use super::net::Cidr;
 use super::raw::{Section, Value};
-use super::units;
+use super::units::{self, Percent};
 
 /// First pause of a quarantine that is only switched on.
 const QUARANTINE_PAUSE: Duration = Duration::from_secs(30);
@@ -49,6 +49,8 @@ pub struct Admission {
     pub queue_wait: Duration,
     /// Upgraded, streaming and TCP exchanges at once.
     pub long_lived: usize,
+    /// How much of all of these places one client may have at once.
+    pub client_share: Percent,
 }
 
 impl Default for Admission {
@@ -66,6 +68,8 @@ impl Default for Admission {
             queue: 200,
             queue_wait: Duration::from_secs(30),
             long_lived: 10_000,
+            // Half: whatever one client does, as much is left for the others.
+            client_share: Percent::HALF,
         }
     }
 }
@@ -116,6 +120,7 @@ pub(super) fn read(section: &Section<'_>, inherited: &Admission) -> Admission {
         queue: places("queue", 0, inherited.queue),
         queue_wait: (section.read("queue_wait", waiting)).unwrap_or(inherited.queue_wait),
         long_lived: places("long_lived", 1, inherited.long_lived),
+        client_share: (section.read("client_share", share)).unwrap_or(inherited.client_share),
     }
 }
 
@@ -130,6 +135,16 @@ fn whole(value: &Value<'_>, range: std::ops::RangeInclusive<u64>) -> Result<usiz
                 format!("write {} to {}", range.start(), range.end()),
             )
         })
+}
+
+fn share(value: &Value<'_>) -> Result<Percent, Fault> {
+    let text = value.text()?;
+    Percent::parse(text).ok_or_else(|| {
+        Fault::new(
+            format!("\"{text}\" is not a share of an app's places"),
+            "write \"1%\" to \"100%\"; \"100%\" lets one client take every place",
+        )
+    })
 }
 
 /// Zero would refuse whoever has to wait; that is what `queue = 0` says.

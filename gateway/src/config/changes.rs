@@ -51,8 +51,8 @@ impl Changes {
             hosts: _,
         } = wanted.gateway;
         let (old, new) = (&running.gateway, &wanted.gateway);
-        differing!(live, "[gateway]", old, new, [hosts]);
-        differing!(later, "[gateway]", old, new, [node, workers, memory, grace]);
+        differing!(live, "[gateway]", old, new, [memory, grace, hosts]);
+        differing!(later, "[gateway]", old, new, [node, workers]);
         let PublicSettings {
             http: _,
             https: _,
@@ -63,29 +63,23 @@ impl Changes {
             catch_all: _,
         } = wanted.public;
         let (old, new) = (&running.public, &wanted.public);
-        differing!(live, "[public]", old, new, [domain, catch_all]);
-        differing!(
-            later,
-            "[public]",
-            old,
-            new,
-            [http, https, trusted_proxies, proxy_protocol]
-        );
+        #[rustfmt::skip]
+        differing!(live, "[public]", old, new, [
+            domain, trusted_proxies, proxy_protocol, catch_all,
+        ]);
+        differing!(later, "[public]", old, new, [http, https]);
         let TunnelSettings {
             listen: _,
             tls: _,
+            agent_ca: _,
             plain: _,
             resume_window: _,
             handshake: _,
         } = wanted.tunnel;
         let (old, new) = (&running.tunnel, &wanted.tunnel);
-        differing!(
-            later,
-            "[tunnel]",
-            old,
-            new,
-            [listen, plain, resume_window, handshake]
-        );
+        #[rustfmt::skip]
+        differing!(live, "[tunnel]", old, new, [agent_ca, resume_window, handshake]);
+        differing!(later, "[tunnel]", old, new, [listen, plain]);
         let AdminSettings {
             listen: _,
             token_hash: _,
@@ -119,16 +113,17 @@ impl Changes {
             h2_connection_window: _,
             h2_send_buffer: _,
             h2_pending_resets: _,
+            h2_held: _,
             h2_ping: _,
             h2_ping_timeout: _,
         } = new;
         #[rustfmt::skip]
-        differing!(self.needs_restart, "[limits]", old, new, [
+        differing!(self.changed, "[limits]", old, new, [
             head_size, head_fields, uri_size, head_time, upload_idle, upload_rate,
             upload_rate_after, write_stall, keep_alive_idle, connections, connections_per_ip,
             tls_handshake, app_connect, app_keep_alive_idle, app_idle_connections, h2_streams,
-            h2_stream_window, h2_connection_window, h2_send_buffer, h2_pending_resets, h2_ping,
-            h2_ping_timeout,
+            h2_stream_window, h2_connection_window, h2_send_buffer, h2_pending_resets, h2_held,
+            h2_ping, h2_ping_timeout,
         ]);
     }
 
@@ -186,11 +181,20 @@ impl Config {
     #[must_use]
     pub fn reloaded(&self, wanted: &Self) -> Self {
         let mut next = self.clone();
+        next.gateway.memory = wanted.gateway.memory;
+        next.gateway.grace = wanted.gateway.grace;
         next.gateway.hosts.clone_from(&wanted.gateway.hosts);
         next.public.domain.clone_from(&wanted.public.domain);
+        let trusted = &wanted.public.trusted_proxies;
+        next.public.trusted_proxies.clone_from(trusted);
+        next.public.proxy_protocol = wanted.public.proxy_protocol;
         next.public.catch_all.clone_from(&wanted.public.catch_all);
         next.public.tls.clone_from(&wanted.public.tls);
         next.tunnel.tls.clone_from(&wanted.tunnel.tls);
+        next.tunnel.agent_ca.clone_from(&wanted.tunnel.agent_ca);
+        next.tunnel.resume_window = wanted.tunnel.resume_window;
+        next.tunnel.handshake = wanted.tunnel.handshake;
+        next.limits.clone_from(&wanted.limits);
         next.admin.token_hash = wanted.admin.token_hash;
         next.defaults.clone_from(&wanted.defaults);
         next.agents.clone_from(&wanted.agents);
@@ -255,14 +259,32 @@ mod tests {
 
     #[test]
     fn what_needs_a_restart_is_named_by_its_key_until_it_got_one() {
-        let new = "handshake = \"7s\"\n[limits]\nh2_ping = \"7s\"\n[gateway]\nnode = \"x\"\n";
-        let needs = ["[gateway].node", "[tunnel].handshake", "[limits].h2_ping"];
+        let new = "listen = \":7001\"\n[gateway]\nnode = \"x\"\nworkers = 3\n";
+        let needs = ["[gateway].node", "[gateway].workers", "[tunnel].listen"];
         assert_eq!(between("", new), (vec![], needs.map(String::from).into()));
         let running = config("").reloaded(&config(new));
         assert_eq!(
             Changes::between(&running, &config(new)).needs_restart,
             needs
         );
+    }
+
+    #[test]
+    fn bounds_of_connections_memory_and_tunnels_are_in_effect_after_a_reload() {
+        let new = concat!(
+            "handshake = \"7s\"\nresume_window = \"0s\"\n[limits]\nh2_ping = \"7s\"\n",
+            "[gateway]\nmemory = \"1GiB\"\ngrace = \"1s\"\n"
+        );
+        let changed = [
+            "[gateway].memory",
+            "[gateway].grace",
+            "[tunnel].resume_window",
+            "[tunnel].handshake",
+            "[limits].h2_ping",
+        ];
+        assert_eq!(between("", new), (changed.map(String::from).into(), vec![]));
+        let running = config("").reloaded(&config(new));
+        assert_eq!(Changes::between(&running, &config(new)), Changes::default());
     }
 
     #[test]

@@ -125,6 +125,14 @@ fn tunnel(config: &Config, found: &mut Found) {
             "keep one of the two",
         );
     }
+    if tunnel.plain && tunnel.agent_ca.is_some() {
+        found.add(
+            Place::Tunnel,
+            "agent_ca",
+            "asks for certificates where there is no TLS",
+            "take plain = true out",
+        );
+    }
     let resuming = tunnel.handshake.min(LONGEST_RESUMING);
     let shortest = DEAD_AFTER + resuming;
     if !tunnel.resume_window.is_zero() && tunnel.resume_window < shortest {

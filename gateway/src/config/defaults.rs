@@ -12,6 +12,7 @@ use super::settings::{
     AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
     ProxyProtocol, PublicSettings, TunnelSettings,
 };
+use super::units::Percent;
 
 /// Public port without TLS.
 pub const HTTP_PORT: u16 = 8080;
@@ -40,7 +41,7 @@ impl Default for GatewaySettings {
         Self {
             node: "gw-1".to_owned(),
             workers: 0,
-            memory: MemoryBudget::Percent(75),
+            memory: MemoryBudget::Percent(Percent::THREE_QUARTERS),
             grace: Duration::from_secs(30),
             hosts: Vec::new(),
         }
@@ -66,6 +67,7 @@ impl Default for TunnelSettings {
         Self {
             listen: vec![everywhere(TUNNEL_PORT)],
             tls: Vec::new(),
+            agent_ca: None,
             plain: false,
             // The death of a connection noticed (6 s), a few dials that fail, a handshake (5 s).
             resume_window: Duration::from_secs(20),
@@ -107,6 +109,9 @@ impl Default for Limits {
             h2_connection_window: MIB,
             h2_send_buffer: u64::from(128 * KIB),
             h2_pending_resets: 20,
+            // One download on a long path; beside it some kilobytes for each of a hundred streams. With
+            // what is on its way through, a connection stays below four megabytes.
+            h2_held: u64::from(2 * MIB),
             h2_ping: Duration::from_secs(20),
             h2_ping_timeout: Duration::from_secs(10),
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bridgehead_protocol::handshake::{AppPattern, Token};
 
+use super::admission::Admission;
 use super::check::{self, Place};
 use super::defaults::{ADMIN_PORT, HTTP_PORT, TUNNEL_PORT, loopback};
 use super::error::{ConfigError, ConfigErrors};
@@ -15,6 +16,7 @@ use super::settings::{
     AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, Config, GatewaySettings,
     Limits, PublicSettings, TunnelSettings,
 };
+use super::units::Percent;
 use crate::route::host::{Host, HostError};
 use crate::route::path::PathPrefix;
 
@@ -75,6 +77,11 @@ impl Config {
                 .unwrap_or(inherited.first_frame_window),
             stall_window: options.stall_window.unwrap_or(inherited.stall_window),
             hold: options.hold.unwrap_or(inherited.hold),
+            // Everybody on this machine has one address.
+            admission: Admission {
+                client_share: Percent::WHOLE,
+                ..Admission::default()
+            },
             ..inherited
         };
         let config = Self {

@@ -31,6 +31,17 @@ pub(super) fn check(config: &Config, file: &str) -> Result<(), ConfigErrors> {
     if config.tunnel.tls != config.public.tls {
         check_all("[tunnel].tls", &config.tunnel.tls);
     }
+    if let Some(ca) = &config.tunnel.agent_ca
+        && let Err((what, mend)) = check_issuers(&ca.file)
+    {
+        errors.push(ConfigError {
+            file: file.to_owned(),
+            line: None,
+            path: "[tunnel].agent_ca".to_owned(),
+            what,
+            mend: mend.to_owned(),
+        });
+    }
     match errors.is_empty() {
         true => Ok(()),
         false => Err(ConfigErrors::new(errors)),
@@ -52,6 +63,17 @@ fn check_pair(pair: &CertificateFiles) -> Result<(), Mistake> {
         (what, "give the key the certificate was made for")
     })?;
     Ok(())
+}
+
+fn check_issuers(path: &Path) -> Result<(), Mistake> {
+    let mut roots = rustls::RootCertStore::empty();
+    let added = chain(path)?
+        .into_iter()
+        .try_for_each(|root| roots.add(root));
+    added.map_err(|error| {
+        let what = format!("the CA {} cannot be used ({error})", path.display());
+        (what, "give the certificates of those who issue the agents'")
+    })
 }
 
 fn chain(path: &Path) -> Result<Vec<CertificateDer<'static>>, Mistake> {

@@ -37,7 +37,7 @@ pub use net::Cidr;
 pub use secret::Secret;
 pub use settings::*;
 pub use summary::summary;
-pub use units::{show_duration, show_size};
+pub use units::{Percent, show_duration, show_size};
 
 pub use bridgehead_protocol::handshake::{AppPattern, TokenHash};
 

@@ -20,11 +20,11 @@ use super::net::{self, Cidr};
 use super::raw::{Section, Sink, Value};
 use super::secret;
 use super::settings::{
-    AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles, Config,
-    GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol, PublicSettings,
-    TunnelSettings,
+    AdminSettings, AgentCa, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles,
+    Config, Demand, GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol,
+    PublicSettings, TunnelSettings,
 };
-use super::units;
+use super::units::{self, Percent};
 use crate::route::host::{Authority, Host};
 use crate::route::path::PathPrefix;
 
@@ -202,11 +202,29 @@ fn tunnel(section: &Section<'_>, base: &Path, public: &[CertificateFiles]) -> Tu
     TunnelSettings {
         listen: section.list("listen", listener).unwrap_or(default.listen),
         tls,
+        agent_ca: agent_ca(section, base),
         plain,
         resume_window: (section.read("resume_window", Value::duration))
             .unwrap_or(default.resume_window),
         handshake: section.read("handshake", span).unwrap_or(default.handshake),
     }
+}
+
+fn agent_ca(section: &Section<'_>, base: &Path) -> Option<AgentCa> {
+    let file = section.read("agent_ca", |v| Ok(base.join(v.text()?)));
+    let words = [
+        ("required", Demand::Required),
+        ("optional", Demand::Optional),
+    ];
+    let demand = section.read("agent_cert", |v| one_of(v, &words));
+    if demand.is_some() && !section.has("agent_ca") {
+        let mend = "name their CA: agent_ca = \"agents-ca.pem\"";
+        section.report("agent_cert", Fault::new("has no CA to go by", mend));
+    }
+    file.map(|file| AgentCa {
+        file,
+        demand: demand.unwrap_or(Demand::Required),
+    })
 }
 
 fn admin(section: &Section<'_>) -> AdminSettings {
@@ -251,6 +269,7 @@ fn limits(section: &Section<'_>) -> Limits {
         h2_connection_window: window("h2_connection_window", d.h2_connection_window),
         h2_send_buffer: size("h2_send_buffer", d.h2_send_buffer),
         h2_pending_resets: number("h2_pending_resets", d.h2_pending_resets),
+        h2_held: size("h2_held", d.h2_held),
         h2_ping: time("h2_ping", d.h2_ping),
         h2_ping_timeout: time("h2_ping_timeout", d.h2_ping_timeout),
     }
@@ -454,12 +473,12 @@ fn listener(value: &Value<'_>) -> Result<std::net::SocketAddr, Fault> {
 
 fn memory(value: &Value<'_>) -> Result<MemoryBudget, Fault> {
     let text = value.text()?;
-    let Some(percent) = text.strip_suffix('%') else {
+    if !text.ends_with('%') {
         return bytes(value).map(MemoryBudget::Bytes);
-    };
-    match percent.parse::<u8>() {
-        Ok(percent @ 1..=100) => Ok(MemoryBudget::Percent(percent)),
-        _ => Err(Fault::new(
+    }
+    match Percent::parse(text) {
+        Some(percent) => Ok(MemoryBudget::Percent(percent)),
+        None => Err(Fault::new(
             format!("\"{text}\" is not a share of the memory"),
             "write for example \"75%\" or \"2GiB\"",
         )),

@@ -14,6 +14,7 @@ use super::admission::Admission;
 use super::media::MediaTypes;
 use super::names::AppName;
 use super::net::Cidr;
+use super::units::Percent;
 use crate::route::host::Host;
 use crate::route::path::PathPrefix;
 
@@ -57,7 +58,7 @@ pub struct GatewaySettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryBudget {
     /// Of the cgroup's limit, or of the machine's memory without one; 1 to 100.
-    Percent(u8),
+    Percent(Percent),
     /// Bytes.
     Bytes(u64),
 }
@@ -106,12 +107,32 @@ pub struct TunnelSettings {
     pub listen: Vec<SocketAddr>,
     /// Certificates; those of `[public]` if none are given. Empty only if `plain`.
     pub tls: Vec<CertificateFiles>,
+    /// Who issues the agents' certificates; `None` = they need none.
+    pub agent_ca: Option<AgentCa>,
     /// The tunnel listener speaks plain TCP.
     pub plain: bool,
     /// How long a tunnel outlives its connection; zero = not at all.
     pub resume_window: Duration,
     /// How long a handshake may take.
     pub handshake: Duration,
+}
+
+/// Whose certificates agents show, beside their tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentCa {
+    /// CA certificates, PEM.
+    pub file: PathBuf,
+    /// What is asked of an agent.
+    pub demand: Demand,
+}
+
+/// What is asked of an agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Demand {
+    /// A certificate that the CA has issued.
+    Required,
+    /// One, if it shows any.
+    Optional,
 }
 
 /// `[admin]`.
@@ -166,6 +187,8 @@ pub struct Limits {
     pub h2_send_buffer: u64,
     /// Streams reset by the client that may wait to be forgotten.
     pub h2_pending_resets: usize,
+    /// HTTP/2: answer bytes that all streams of a connection may hold unread.
+    pub h2_held: u64,
     /// Silence after which an HTTP/2 client is pinged.
     pub h2_ping: Duration,
     /// Time for its answer.

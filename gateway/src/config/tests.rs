@@ -206,6 +206,7 @@ fn the_limits_of_an_app_are_read_inherited_and_replaced() {
         "[defaults]\nallow = [\"10.0.0.0/8\"]\nrate = \"100/s burst 20\"\nin_flight = 5\nquarantine = true\n",
         "[[app]]\nname = \"demo\"\nallow = []\nclient_rate = \"10/m by X-Api-Key\"\nerror_loop = true\n",
         "queue = 0\nqueue_wait = \"5s\"\nlarge_body = \"1KiB\"\nlarge_body_slots = 2\nlong_lived = 7\n",
+        "client_share = \"100%\"\n",
         "[[app]]\nname = \"other\"\nrate = \"unlimited\"\nquarantine = \"2s\"\nerror_loop = 5\n",
     ));
     let config = parse(&text).unwrap();
@@ -222,6 +223,8 @@ fn the_limits_of_an_app_are_read_inherited_and_replaced() {
     assert_eq!(other.quarantine, Some(Duration::from_secs(2)));
     assert_eq!((demo.error_loop, other.error_loop), (Some(12), Some(5)));
     assert_eq!((demo.in_flight, demo.queue, demo.long_lived), (5, 0, 7));
+    let share = |limits: &Admission| limits.client_share.value();
+    assert_eq!((share(demo), share(other)), (100, 50));
     assert_eq!((demo.large_body, demo.large_body_slots), (1024, 2));
     assert_eq!(demo.queue_wait, Duration::from_secs(5));
 }
@@ -238,6 +241,10 @@ fn a_limit_that_could_refuse_nothing_or_let_nothing_pass_says_how_to_mend_it() {
             "write for example \"10/s by x-api-key\"",
         ),
         ("in_flight = 0", "write 1 to 1000000"),
+        (
+            "client_share = \"0%\"",
+            "write \"1%\" to \"100%\"; \"100%\" lets one client take every place",
+        ),
         ("queue_wait = \"0s\"", "write a longer time, or queue = 0"),
         (
             "quarantine = \"soon\"",

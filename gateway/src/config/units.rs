@@ -21,6 +21,38 @@ const SIZE_UNITS: [(&str, u64); 4] = [
     ("GiB", 1 << 30),
 ];
 
+/// A part of something, 1 to 100 in a hundred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Percent(u8);
+
+impl Percent {
+    /// One of two.
+    pub const HALF: Self = Self(50);
+    /// Three of four.
+    pub(super) const THREE_QUARTERS: Self = Self(75);
+    /// All of it.
+    pub const WHOLE: Self = Self(100);
+
+    /// Nothing outside of 1 to 100.
+    #[must_use]
+    pub fn new(value: u8) -> Option<Self> {
+        (1..=100).contains(&value).then_some(Self(value))
+    }
+
+    /// Parses `50%`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_suffix('%')?;
+        let plain = digits.bytes().all(|b| b.is_ascii_digit());
+        digits.parse().ok().filter(|_| plain).and_then(Self::new)
+    }
+
+    /// In a hundred.
+    #[must_use]
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+}
+
 /// Parses `500ms`, `30s`, `5m`, `1h`, `90d`; also a bare `0`.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, Fault> {
     if text == "0" {

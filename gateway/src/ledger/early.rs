@@ -59,6 +59,12 @@ impl Early {
             .remove(&(stream.clone(), owner.agent.clone()))
     }
 
+    /// The same, left for whoever notes how the exchange ended.
+    pub(super) fn look(&self, owner: &Identity, stream: &StreamName) -> Option<Fact> {
+        let name = (stream.clone(), owner.agent.clone());
+        self.0.get(&owner.subject)?.facts.get(&name).copied()
+    }
+
     pub(super) fn sweep(&mut self, now: Moment) {
         self.0.retain(|_, of_token| {
             while (of_token.order.front()).is_some_and(|(since, _)| now.since(*since) >= EARLY) {

@@ -7,6 +7,7 @@
 //! | `entry` | one exchange with its tries, and what may be said of it |
 //! | `shelf` | which entry goes first when there are too many |
 //! | `early` | reports that come before their exchange has ended |
+//! | `awaited` | exchanges that wait for a report before they end |
 //! | `keys` | several exchanges under one key, told together |
 //! | `store` | all entries, found by id, by request, by key and by stream |
 //! | `said` | the answer to a caller as JSON |
@@ -16,6 +17,7 @@
 //! enrolment bring facts. Invariants: nothing said is ever taken back or weakened, a told
 //! `not_delivered` never changes; an id that is not known is answered `unknown`, never denied.
 
+mod awaited;
 mod early;
 mod entry;
 mod id;
@@ -32,6 +34,7 @@ use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::wire::ReportEntry;
 use uuid::Uuid;
 
+pub use self::awaited::Awaited;
 pub use self::entry::{Closing, Outcome, TryRecord};
 pub use self::id::{KeyDigest, KeyError, OutcomeId, OutcomeKey};
 pub use self::known::{Fact, Known, Reply, Source};
@@ -39,6 +42,7 @@ pub use self::said::{Said, said};
 pub use self::store::{Counts, Opening, Serial, TryRef};
 pub use crate::telemetry::labels::LedgerState as State;
 
+use self::awaited::Awaiting;
 use self::store::{Resolved, Store};
 use crate::telemetry::metrics::Metrics;
 
@@ -48,6 +52,7 @@ pub struct Ledger {
     store: Mutex<Store>,
     metrics: Arc<Metrics>,
     secret: [u8; 32],
+    awaiting: Awaiting,
 }
 
 impl Ledger {
@@ -58,6 +63,7 @@ impl Ledger {
             store: Mutex::default(),
             metrics,
             secret,
+            awaiting: Awaiting::default(),
         }
     }
 
@@ -113,6 +119,7 @@ impl Ledger {
     /// identity are taken, and only counts that contradict nothing that is known.
     pub fn report(&self, now: Moment, identity: &Identity, entries: &[ReportEntry]) {
         self.change(|store| store.report(now, identity, entries));
+        self.awaiting.wake();
     }
 
     /// What became of the exchange with this id.

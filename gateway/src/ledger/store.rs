@@ -338,6 +338,11 @@ impl Store {
         }
     }
 
+    /// What an agent reported of a stream whose exchange has not ended yet.
+    pub(super) fn reported(&self, owner: &Identity, stream: &StreamName) -> Option<Fact> {
+        self.early.look(owner, stream)
+    }
+
     fn owns(&self, identity: &Identity, which: TryRef) -> bool {
         let entry = self.entries.get(&which.serial);
         let traced = entry.and_then(|entry| entry.tries.get(which.index));

@@ -14,10 +14,12 @@ use super::apps::AppState;
 use super::front::{BodyLength, ClientAnswer, ClientBody};
 use super::normalize::{Normal, RequestKind};
 use super::{Exchange, Shared, draining};
-use crate::admit::{Asker, Client, Denied, Permit, Shape, Standing};
+use crate::admit::{Asker, Client, Denied, Permit, Places, Shape, Standing};
 use crate::config::{Admission, AppSettings};
 use crate::error::Failure;
 use crate::route::AppRoute;
+use crate::telemetry::labels::SharedPlaces;
+use crate::telemetry::metrics::AppMetrics;
 
 /// What came of asking for admission.
 pub(super) enum Admitted {
@@ -52,7 +54,10 @@ impl Shared {
             return Admitted::Denied(overload());
         }
         let limits = &route.settings.admission;
-        let asker = asker(exchange.client, limits, normal);
+        let mut asker = asker(exchange.client, limits, normal);
+        let most = self.enroll.terms.load().settings.retain_limit;
+        asker.holds = asker.declared.unwrap_or(0).min(most);
+        asker.room = self.pressure.room();
         let entered = match body_fits(&route.settings, normal) {
             Ok(()) => app.gate.enter(self.clock.now(), limits, &asker),
             Err(failure) => return Admitted::Denied(failure),
@@ -60,12 +65,16 @@ impl Shared {
         let permit = match entered {
             Ok(permit) => permit,
             Err(denied) => {
+                count_share(&app.metrics, denied.share());
                 if let Denied::Rate(standing) = &denied {
                     exchange.asked.limits = fields(standing);
                 }
                 return Admitted::Denied(denied.failure());
             }
         };
+        if permit.has_large_body() {
+            exchange.charge = Some(self.pressure.charge(asker.holds));
+        }
         if let Some(standing) = permit.standing() {
             exchange.asked.limits = fields(standing);
         }
@@ -107,6 +116,9 @@ impl Shared {
         if !permit.is_waiting() {
             return Admitted::Through(permit);
         }
+        if permit.waits_for_its_client() {
+            count_share(&app.metrics, Some(Places::InFlight));
+        }
         let since = self.clock.now();
         let _depth = app.metrics.queued();
         let mut shutdown = self.shutdown.clone();
@@ -117,13 +129,25 @@ impl Shared {
             () = poll_fn(|cx| permit.poll_place(cx)) => Admitted::Through(permit),
             () = tokio::time::sleep(patience) => {
                 let waited = self.clock.now() - since;
-                Admitted::Denied(Denied::QueueWait(waited).failure())
+                Admitted::Denied(permit.waited(waited).failure())
             }
         };
         let waited_for = self.clock.now() - since;
         app.metrics.queue_waited(waited_for.as_secs_f64());
         waited
     }
+}
+
+/// Counts that a client's share was in the way, if it was.
+pub(super) fn count_share(metrics: &AppMetrics, places: Option<Places>) {
+    let places = match places {
+        Some(Places::InFlight) => SharedPlaces::InFlight,
+        Some(Places::Queue) => SharedPlaces::Queue,
+        Some(Places::LongLived) => SharedPlaces::LongLived,
+        Some(Places::LargeBodies) => SharedPlaces::LargeBodies,
+        None => return,
+    };
+    metrics.share_reached(places);
 }
 
 /// The gateway itself is short of memory: nothing new is begun.
@@ -154,6 +178,8 @@ fn asker(address: IpAddr, limits: &Admission, normal: &Normal) -> Asker {
             RequestKind::Plain if normal.grpc => Shape::Stream,
             RequestKind::Plain => Shape::Exchange,
         },
+        holds: 0,
+        room: u64::MAX,
     }
 }
 

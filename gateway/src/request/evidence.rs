@@ -71,8 +71,9 @@ pub const fn reason(ended: Ended) -> Reason {
             FinalCause::AppClosed
             | FinalCause::AppReset
             | FinalCause::Reset
-            | FinalCause::Fenced
             | FinalCause::LingerOver => Reason::ClosedBeforeHead,
+            // An exchange that gave up has its own reason: this one was fenced with its tunnel.
+            FinalCause::Fenced => Reason::TunnelLost,
             FinalCause::Stopping => Reason::AgentDraining,
             FinalCause::Starved => Reason::AgentLimit,
         },

@@ -10,6 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bridgehead_protocol::conn::Ended;
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
@@ -18,6 +19,7 @@ use http::{HeaderMap, Method, StatusCode};
 use tokio::time::Sleep;
 
 use super::admission::tell_limits;
+use super::allowance::Portion;
 use super::app::{AnswerLength, AppEvent, AppFault, AppHead, AppSide};
 use super::apps::AppState;
 use super::front::{
@@ -82,6 +84,10 @@ pub struct Parts<'a, B, A, S> {
     pub shape: &'a Shape,
     /// The exchange's entry among those that hold memory.
     pub load: &'a Load,
+    /// Another tunnel would take the exchange at once.
+    pub elsewhere: &'a (dyn Fn() -> bool + Sync),
+    /// What the answer may hold of what its client's connection may.
+    pub portion: &'a mut Portion,
     /// Fields that tell where the client stands with its limits.
     pub limits: &'a HeaderMap,
 }
@@ -246,11 +252,22 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 self.waits_for_client_read = false;
                 let before = self.chunk.len();
                 self.parts.answer.data(&mut self.chunk);
+                if self.chunk.is_empty() {
+                    self.share_out();
+                }
                 self.parts
                     .guard
                     .bytes_out((before - self.chunk.len()) as u64);
                 Poll::Ready(None)
             }
+        }
+    }
+
+    /// The client reads, so its stream may have more, or must leave some to the others.
+    fn share_out(&mut self) {
+        let control = self.parts.app.control();
+        if let Some(cap) = self.parts.portion.reads(|| control.exposure()) {
+            control.cap(cap);
         }
     }
 
@@ -384,6 +401,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         if self.parts.load.poll_given_up(cx).is_ready() {
             return Poll::Ready(Finish::GivenUp);
         }
+        if self.is_stranded() {
+            return Poll::Ready(Finish::App(AppFault::Ended(Ended::NotOpened)));
+        }
         let now = self.parts.clock.now();
         self.look(cx, now);
         // A started answer waits for nobody's upload: no other limit would end it.
@@ -397,6 +417,16 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             return Poll::Ready(Finish::Window(window));
         }
         self.poll_timer(cx)
+    }
+
+    /// The carrier is gone before it was given any of the request, and another tunnel stands: nobody
+    /// waits for the next carrier.
+    fn is_stranded(&self) -> bool {
+        let view = self.parts.app.control().view();
+        view.suspended
+            && view.emitted <= self.parts.app.offsets().start
+            && self.parts.upload.is_kept()
+            && (self.parts.elsewhere)()
     }
 
     /// Progress that is no event: the connection stands, request bytes were taken, a piece of a head

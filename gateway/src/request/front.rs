@@ -6,11 +6,13 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
 
+use super::allowance::Allowance;
 use crate::h1::HeadError;
 
 /// HTTP version spoken by the client.
@@ -35,6 +37,10 @@ pub struct ClientInfo {
     pub tls: bool,
     /// Server name from the TLS handshake, lower case.
     pub sni: Option<String>,
+    /// True if the TLS peer has proven a certificate that the agents' CA issued.
+    pub certified: bool,
+    /// What all streams of a connection may hold unread; `None` where there is one at a time.
+    pub allowance: Option<Arc<Allowance>>,
     /// Number of this connection in the process, for the log.
     pub connection: u64,
 }

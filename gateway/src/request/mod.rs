@@ -6,6 +6,7 @@
 //! is dropped last.
 
 mod admission;
+pub mod allowance;
 pub mod app;
 pub mod apps;
 pub mod evidence;
@@ -57,7 +58,7 @@ use crate::config::Cidr;
 use crate::error::Failure;
 use crate::h1::HeadError;
 use crate::ledger::Ledger;
-use crate::pressure::Pressure;
+use crate::pressure::{Charge, Pressure};
 use crate::route::{AppRoute, Found, RouteTable};
 use crate::shutdown::Signal;
 use crate::task::Tasks;
@@ -86,14 +87,8 @@ pub struct Shared {
     pub tunnels: Arc<Tunnels>,
     /// What was seen of each app.
     pub apps: Apps,
-    /// Sizes a head may have.
-    pub rules: Rules,
-    /// Proxies whose word about the client is believed.
-    pub trusted_proxies: Vec<Cidr>,
-    /// Longest time for a connection to an app.
-    pub app_connect: Duration,
-    /// Longest time a kept connection may have been idle when it is used.
-    pub app_idle: Duration,
+    /// What every request is asked about, now.
+    pub bounds: ArcSwap<Bounds>,
     /// Log, metrics, memory of exchanges.
     pub sinks: Arc<Sinks>,
     /// Tasks that outlive their exchange.
@@ -112,6 +107,19 @@ pub struct Shared {
     pub ledger: Arc<Ledger>,
 }
 
+/// What every request is asked about.
+#[derive(Clone, Debug)]
+pub struct Bounds {
+    /// Sizes a head may have.
+    pub rules: Rules,
+    /// Proxies whose word about the client is believed.
+    pub trusted_proxies: Vec<Cidr>,
+    /// Longest time for a connection to an app.
+    pub app_connect: Duration,
+    /// Longest time a kept connection may have been idle when it is used.
+    pub app_idle: Duration,
+}
+
 /// The corridor as connections see it.
 #[derive(Clone)]
 pub struct Exchanges {
@@ -127,6 +135,8 @@ struct Exchange<'a, B, A> {
     asked: Asked,
     guard: ExchangeGuard,
     page: Page<'a>,
+    /// Memory that its large body may take.
+    charge: Option<Charge>,
     body: &'a mut B,
     answer: &'a mut A,
 }
@@ -167,7 +177,8 @@ impl Exchanges {
         exchange: &mut Exchange<'_, B, A>,
         raw: &RawHead,
     ) {
-        let mut normal = match normalize(raw, exchange.info, &self.shared.rules) {
+        let rules = self.shared.bounds.load().rules;
+        let mut normal = match normalize(raw, exchange.info, &rules) {
             Ok(normal) => normal,
             Err(failure) => {
                 exchange.guard.request(&raw.method, "", "");
@@ -229,6 +240,7 @@ impl Exchanges {
             asked,
             guard,
             page: Page::new(shared, id),
+            charge: None,
             body,
             answer,
         }
@@ -241,7 +253,11 @@ impl Shared {
     }
 
     fn is_trusted(&self, address: IpAddr) -> bool {
-        self.trusted_proxies.iter().any(|net| net.contains(address))
+        let bounds = self.bounds.load();
+        bounds
+            .trusted_proxies
+            .iter()
+            .any(|net| net.contains(address))
     }
 
     /// The client speaks TLS, to us or to a trusted proxy in front of us.
@@ -298,7 +314,7 @@ impl Corridor for Exchanges {
         let shared = &self.shared;
         let now = shared.clock.now();
         let id = shared.request_id(now);
-        let failure = refusal_failure(refusal, &shared.rules);
+        let failure = refusal_failure(refusal, &shared.bounds.load().rules);
         let sinks = Arc::clone(&shared.sinks);
         let protocol = Protocol::Http(protocol);
         let mut guard = ExchangeGuard::new(sinks, id, now, info.peer.ip(), protocol);

@@ -12,6 +12,8 @@ fn info() -> ClientInfo {
         local: "198.51.100.1:8080".parse().unwrap(),
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: 1,
     }
 }

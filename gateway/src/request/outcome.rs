@@ -47,12 +47,7 @@ impl Trace {
     ) -> Self {
         let control = app.control();
         let (view, start) = (control.view(), evidence.start);
-        let known = Known {
-            consumed: view.consumed,
-            received: view.received,
-            read_before: app.read_before(),
-            ..Known::of(evidence, status)
-        };
+        let known = known(evidence, status, &app);
         let delivery = known.judgement.delivery;
         Self {
             record: TryRecord {
@@ -64,6 +59,17 @@ impl Trace {
             },
             rest: Rest::of(finish, delivery, app),
         }
+    }
+}
+
+/// What is known of a try when it ends. `status`: of the app's final head, if one came.
+pub(super) fn known(evidence: Evidence, status: Option<u16>, app: &AppExchange) -> Known {
+    let view = app.control().view();
+    Known {
+        consumed: view.consumed,
+        received: view.received,
+        read_before: app.read_before(),
+        ..Known::of(evidence, status)
     }
 }
 

@@ -72,6 +72,12 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
 ) {
+    if shared.enroll.requires_certificates() && !exchange.info.certified {
+        let error = "an agent has to show a certificate of [tunnel].agent_ca here";
+        shared.enroll.no_certificate(exchange.info.peer, &error);
+        let failure = Failure::refused(Code::AppNotFound, Reason::Denied).with_status(403);
+        return exchange.fail(&failure.with_detail(error)).await;
+    }
     let accepted = match upgrade::accept(&raw.method, &raw.headers) {
         Ok(accepted) => accepted,
         Err(error) => {

@@ -11,7 +11,7 @@ use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
 use std::future::poll_fn;
 use tokio::io::copy_bidirectional_with_sizes;
 
-use super::admission::overload;
+use super::admission::{count_share, overload};
 use super::app::Offsets;
 use super::apps::AppState;
 use super::front::ClientInfo;
@@ -72,6 +72,7 @@ impl Exchanges {
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
             Some(Err(denied)) => {
+                count_share(&state.metrics, denied.share());
                 guard.turned_away(&denied.failure());
                 return abrupt(&client);
             }
@@ -239,17 +240,18 @@ impl Shared {
         };
         let number = Some(place.tunnel.number);
         guard.tunnel(&place.tunnel.agent, &place.tunnel.id);
+        let connect = self.bounds.load().app_connect;
         let open = Open {
             app: app.name.to_string(),
             kind: AppKind::Tcp,
-            remaining: self.app_connect,
+            remaining: connect,
             credit: 0,
             client: Some(info.peer),
         };
         let Ok(stream) = place.tunnel.tunnel.open(open) else {
             return Err(missed(Reason::AgentDraining, number));
         };
-        let within = self.app_connect.max(DEAD_AFTER) + OPENED_SLACK;
+        let within = connect.max(DEAD_AFTER) + OPENED_SLACK;
         match opened(stream.control(), within).await {
             Ok(()) => {
                 app.reached();

@@ -27,6 +27,7 @@ use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 
+use super::Bounds;
 use super::apps::Apps;
 use super::linger::Lingering;
 use super::normalize::Rules;
@@ -42,7 +43,7 @@ use crate::shutdown::Shutdown;
 use crate::task::Tasks;
 use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
-use crate::tunnel::enroll::Enroll;
+use crate::tunnel::enroll::{Enroll, TunnelTerms};
 use crate::tunnel::live::{Carried, LiveTunnel, NewTunnel, Tunnels};
 use crate::tunnel::pool::PoolLimits;
 use crate::tunnel::token::Tokens;
@@ -167,6 +168,7 @@ impl World {
             clock,
         );
         let new = NewTunnel {
+            resume_window: Duration::ZERO,
             key: String::new(),
             id: format!("{:032x}", tunnel_id(id)).into(),
             identity: Identity {
@@ -381,31 +383,36 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         routes: Arc::new(ArcSwap::from_pointee(RouteTable::build(config))),
         tunnels: Arc::clone(&tunnels),
         apps: Apps::new(Arc::clone(metrics)),
-        rules: Rules::from(&config.limits),
-        trusted_proxies: Vec::new(),
-        app_connect: config.limits.app_connect,
+        bounds: ArcSwap::from_pointee(Bounds {
+            rules: Rules::from(&config.limits),
+            trusted_proxies: Vec::new(),
+            app_connect: config.limits.app_connect,
+            app_idle: config.limits.app_keep_alive_idle,
+        }),
         pressure: Arc::default(),
         loads: Arc::default(),
-        app_idle: config.limits.app_keep_alive_idle,
         sinks: Sinks::new(clock, Arc::clone(metrics), None),
         tasks: Tasks::new(),
         enroll: Arc::new(Enroll {
+            certificates: std::sync::atomic::AtomicBool::new(false),
             tunnels,
             tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
-            terms: Terms {
-                node: "gw-test".into(),
-                features: Vec::new(),
-                ping_after: settings.ping_after,
-                resume_window: Duration::ZERO,
-                limits: limits(&settings),
-                nodes: Vec::new(),
-            },
-            settings,
-            pool: PoolLimits {
-                idle: Duration::from_secs(4),
-                per_app: 64,
-            },
-            handshake: Duration::from_secs(10),
+            terms: ArcSwap::from_pointee(TunnelTerms {
+                told: Terms {
+                    node: "gw-test".into(),
+                    features: Vec::new(),
+                    ping_after: settings.ping_after,
+                    resume_window: Duration::ZERO,
+                    limits: limits(&settings),
+                    nodes: Vec::new(),
+                },
+                settings,
+                pool: PoolLimits {
+                    idle: Duration::from_secs(4),
+                    per_app: 64,
+                },
+                handshake: Duration::from_secs(10),
+            }),
             clock,
             chance,
             metrics: Arc::clone(metrics),
@@ -473,6 +480,8 @@ fn info() -> ClientInfo {
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: 1,
     }
 }

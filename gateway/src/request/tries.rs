@@ -7,9 +7,10 @@ mod connect;
 
 use std::future::poll_fn;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bridgehead_protocol::conn::Ended;
+use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
@@ -18,21 +19,23 @@ use http::HeaderMap;
 
 use self::connect::Link;
 use super::admission::Rejoined;
+use super::allowance::Portion;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
 use super::apps::AppState;
-use super::evidence::{self, judgement};
+use super::evidence::{self, COUNT_WITHIN, judgement};
 use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
 use super::normalize::Normal;
-use super::outcome::{OUTCOME_KEY, Trace};
+use super::outcome::{self, OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Lengths, Windows};
 use super::{Exchange, Exchanges, Shared, draining};
 use crate::config::Go;
 use crate::error::Failure;
+use crate::ledger::Fact;
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
 use crate::telemetry::labels::HoldResult;
@@ -53,6 +56,8 @@ struct Attempt<'a> {
     upload: Upload,
     windows: Windows,
     load: super::load::Load,
+    /// What the answer may hold of what its client's connection may.
+    portion: Portion,
     avoid: Vec<TunnelNumber>,
     /// No kept connection: the last one proved stale.
     fresh_only: bool,
@@ -116,6 +121,7 @@ impl Exchanges {
             upload: Upload::new(settings.max_body),
             windows: Windows::open(lengths, now),
             load: shared.loads.begin(),
+            portion: Portion::of(exchange.info.allowance.as_ref()),
             avoid: Vec::new(),
             fresh_only: false,
         };
@@ -275,6 +281,8 @@ impl Shared {
         exchange.page.hands_over();
         let mut app = AppExchange::begin(connection, head, exchange.id.as_u128(), remaining);
         let control = app.control().clone();
+        let (name, avoid) = (&attempt.app.name, &attempt.avoid);
+        let elsewhere = || self.tunnels.stands_beside(name, avoid, Some(number));
         let mut forward = Forward::new(Parts {
             body: &mut *exchange.body,
             answer: &mut *exchange.answer,
@@ -289,6 +297,8 @@ impl Shared {
             streaming: &attempt.route.settings.streaming_types,
             shape: &shape,
             load: &attempt.load,
+            elsewhere: &elsewhere,
+            portion: &mut attempt.portion,
             limits: &exchange.asked.limits,
         });
         let finish = match conn {
@@ -351,15 +361,33 @@ impl Shared {
         let emitted = give_up(finish, &control, app.offsets()).await;
         app.look();
         let (view, offsets) = (control.view(), app.offsets());
-        let judgement = judgement(&view, offsets, emitted);
+        let evidence = evidence::evidence(&view, offsets, emitted);
+        let mut judgement = judgement(&view, offsets, emitted);
+        if judgement.delivery == Delivery::Unknown
+            && let Some(fact) = self.reported(&view, &control, place).await
+        {
+            let known = outcome::known(evidence, status, &app);
+            judgement = known.with(fact).judgement;
+        }
         let number = place.tunnel.number;
         let mut miss = self.miss(attempt, finish, &control, judgement, conn, number);
         if judgement.delivery != Delivery::NotDelivered {
-            let evidence = evidence::evidence(&view, offsets, emitted);
             let trace = Trace::of(finish, evidence, status, &place.tunnel, app);
             miss.trace = Some(Box::new(trace));
         }
         miss
+    }
+
+    /// What the agent reports of a stream whose tunnel was lost with its carrier: without a resume
+    /// window it dials anew at once, and reports first of all. Waits no longer than for counts.
+    async fn reported(&self, view: &View, control: &StreamControl, place: &Place) -> Option<Fact> {
+        let tunnel = &place.tunnel;
+        let lost = view.ended == Some(Ended::Lost) && !tunnel.tunnel.is_resumable();
+        // One that was replaced or revoked has nobody to report to.
+        let returns = lost && !tunnel.retired.load(Ordering::Relaxed);
+        let stream = control.id().filter(|_| returns)?;
+        let reported = self.ledger.reported(&tunnel.identity, &tunnel.id, stream);
+        tokio::time::timeout(COUNT_WITHIN, reported).await.ok()
     }
 
     fn miss(
@@ -390,8 +418,7 @@ impl Shared {
     }
 
     fn failed(&self, attempt: &Attempt<'_>, miss: &Miss, read_repeated: bool) -> Failed {
-        let mut avoid = attempt.avoid.clone();
-        avoid.extend(miss.tunnel);
+        let (name, avoid) = (&attempt.app.name, &attempt.avoid);
         let method = &attempt.normal.method;
         let read = *method == http::Method::GET || *method == http::Method::HEAD;
         Failed {
@@ -402,7 +429,7 @@ impl Shared {
             },
             body_kept: attempt.upload.is_kept() && may_end_otherwise(miss.finish),
             returning: self.tunnels.awaits(&attempt.app.name),
-            other_tunnel: self.tunnels.take(&attempt.app.name, &avoid).is_some(),
+            other_tunnel: self.tunnels.stands_beside(name, avoid, miss.tunnel),
             reused: miss.reused,
             declared_read: attempt.route.settings.repeat_reads && read,
             read_repeated,
@@ -504,10 +531,12 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
     };
     let emitted = stale.unwrap_or(emitted);
     let proven = emitted <= offsets.start || offsets.answer > 0;
-    if !proven {
-        evidence::count(control).await;
+    if proven {
+        return emitted;
     }
-    emitted
+    evidence::count(control).await;
+    // Of what was given up a carrier that was lost meanwhile may have taken less.
+    emitted.min(control.view().emitted)
 }
 
 /// Another try may end otherwise. The client's own faults stay, whoever is asked.

@@ -100,6 +100,8 @@ fn permit() -> Permit {
         client: crate::admit::Client::at(Ipv4Addr::LOCALHOST.into()),
         declared: None,
         shape: crate::admit::Shape::Exchange,
+        holds: 0,
+        room: u64::MAX,
     };
     let gate = Arc::new(crate::admit::Gate::default());
     let limits = crate::config::Admission::default();

@@ -97,6 +97,20 @@ labels! {
 }
 
 labels! {
+    /// Places of which one client may have a share.
+    SharedPlaces {
+        /// In flight.
+        InFlight = "in_flight",
+        /// In the queue.
+        Queue = "queue",
+        /// For long-lived exchanges.
+        LongLived = "long_lived",
+        /// Slots for large bodies.
+        LargeBodies = "large_body_slots",
+    }
+}
+
+labels! {
     /// State of a tunnel, as the gateway sees it.
     TunnelState {
         /// Takes new streams.

@@ -7,7 +7,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::conn::{Settings, Side};
@@ -35,7 +36,8 @@ use crate::shutdown::Signal;
 use crate::telemetry::labels::{self, HandshakeResult, ResumeResult};
 use crate::telemetry::metrics::Metrics;
 
-/// How often kept connections are looked at; a fraction of their shortest idle time.
+/// How often kept connections are looked at, a fraction of their shortest idle time, and whether the
+/// token is still valid: one that expires is cut as fast as one that is revoked.
 const REAP_EVERY: Duration = Duration::from_millis(500);
 /// Time an agent has for finishing after it was replaced or the gateway began to drain.
 const FINISH_WITHIN: Duration = Duration::from_secs(30);
@@ -53,14 +55,10 @@ pub struct Enroll {
     pub tunnels: Arc<Tunnels>,
     /// Valid tokens now.
     pub tokens: Arc<ArcSwap<Tokens>>,
-    /// What the gateway says of itself.
-    pub terms: Terms,
-    /// Numbers of every tunnel.
-    pub settings: Settings,
-    /// Bounds of each tunnel's kept connections.
-    pub pool: PoolLimits,
-    /// Longest handshake.
-    pub handshake: Duration,
+    /// What a tunnel that begins now gets.
+    pub terms: ArcSwap<TunnelTerms>,
+    /// True if an agent must show a certificate; TLS asks for it, a WebSocket's request is refused.
+    pub certificates: AtomicBool,
     /// The process's clock.
     pub clock: Clock,
     /// Random bits for tunnel ids and secrets.
@@ -73,10 +71,23 @@ pub struct Enroll {
     pub on_report: OnReport,
 }
 
+/// What a tunnel begins with, and keeps.
+#[derive(Clone, Debug)]
+pub struct TunnelTerms {
+    /// What the gateway says of itself.
+    pub told: Terms,
+    /// Numbers of the tunnel.
+    pub settings: Settings,
+    /// Bounds of its kept connections.
+    pub pool: PoolLimits,
+    /// Longest handshake.
+    pub handshake: Duration,
+}
+
 /// An agent that was let in.
 enum Entered {
     /// With a new tunnel.
-    New(Admitted),
+    New(Admitted, Arc<TunnelTerms>),
     /// With the next carrier of a tunnel.
     Back(Arc<LiveTunnel>, Admitted),
 }
@@ -110,13 +121,31 @@ impl Enroll {
         };
         carrier.keep(self.metrics.carrier(carrier_label(carried.kind)));
         match entered {
-            Entered::New(admitted) => {
-                self.run(carrier, buffer, admitted, carried, shutdown).await;
+            Entered::New(admitted, terms) => {
+                self.run(carrier, buffer, admitted, &terms, carried, shutdown)
+                    .await;
             }
             Entered::Back(live, admitted) => {
                 self.go_on(&live, &admitted, carried, carrier, buffer).await;
             }
         }
+    }
+
+    /// From now on an agent must show a certificate, or need not.
+    pub fn require_certificates(&self, required: bool) {
+        self.certificates.store(required, Ordering::Relaxed);
+    }
+
+    /// True if an agent must show a certificate.
+    #[must_use]
+    pub fn requires_certificates(&self) -> bool {
+        self.certificates.load(Ordering::Relaxed)
+    }
+
+    /// Counts and tells an agent whose certificate is missing or not accepted.
+    pub fn no_certificate(&self, peer: SocketAddr, error: &dyn std::fmt::Display) {
+        self.metrics.handshake(HandshakeResult::Denied);
+        tracing::info!(%peer, %error, "agent not let in");
     }
 
     /// Forgets every token of an agent and cuts its tunnels. Answers how many there were; nothing
@@ -137,11 +166,12 @@ impl Enroll {
         let next = Arc::new(self.tokens.load().replaced(agents));
         self.tokens.store(Arc::clone(&next));
         let registry = self.tunnels.snapshot();
+        let now = SystemTime::now();
         let uncovered = registry.tunnels().filter(|(number, live)| {
             let offered = registry
                 .apps()
                 .filter(|app| registry.offers(app).iter().any(|o| o.number == *number));
-            !live.is_covered(&next, offered)
+            !live.is_covered(&next, now, offered)
         });
         uncovered.map(|(_, live)| live.revoke()).count()
     }
@@ -153,9 +183,10 @@ impl Enroll {
         token: Option<Zeroizing<String>>,
         shutdown: &Signal,
     ) -> Result<Entered, ShakeError> {
+        let terms = self.terms.load_full();
         let (until, resuming) = (
-            shake::deadline(self.handshake),
-            shake::resuming_deadline(self.handshake),
+            shake::deadline(terms.handshake),
+            shake::resuming_deadline(terms.handshake),
         );
         let waiting = token.map_or_else(AwaitHello::new, AwaitHello::with_header_token);
         let tokens = self.tokens.load_full();
@@ -175,8 +206,8 @@ impl Enroll {
             secret: self.chance.bytes(),
             epoch: 1,
         };
-        let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
-        Ok(Entered::New(admitted))
+        let admitted = shake::admit(carrier, applicant, &terms.told, ticket, until).await?;
+        Ok(Entered::New(admitted, terms))
     }
 
     /// An agent whose tunnel lost its carrier, noticed here or not. The old carrier is given up before
@@ -196,7 +227,12 @@ impl Enroll {
         };
         match (live, judged) {
             (Some(live), Ok(ticket)) => {
-                let admitted = shake::admit(carrier, applicant, &self.terms, ticket, until).await?;
+                // It was promised this when it began.
+                let terms = Terms {
+                    resume_window: live.resume_window,
+                    ..self.terms.load().told.clone()
+                };
+                let admitted = shake::admit(carrier, applicant, &terms, ticket, until).await?;
                 Ok(Entered::Back(live, admitted))
             }
             (_, Err(refuse)) => {
@@ -234,12 +270,13 @@ impl Enroll {
         carrier: Carrier,
         leftover: BytesMut,
         admitted: Admitted,
+        terms: &TunnelTerms,
         carried: Carried,
         shutdown: Signal,
     ) {
         let (tunnel, driver) = Tunnel::new(
             Side::Gateway,
-            self.settings,
+            terms.settings,
             admitted.limits,
             carrier,
             leftover,
@@ -254,7 +291,8 @@ impl Enroll {
             carried,
             ticket: admitted.ticket,
             tunnel,
-            pool: self.pool,
+            pool: terms.pool,
+            resume_window: terms.settings.resume_window,
         };
         let (live, replaced) = self.tunnels.add(new, &admitted.apps);
         for old in replaced {
@@ -283,14 +321,19 @@ impl Enroll {
 
     /// The token may have been revoked while the handshake ran.
     fn check_key(&self, live: &LiveTunnel) {
-        if !live.is_covered(&self.tokens.load(), std::iter::empty()) {
+        if !self.is_key_valid(live) {
             live.revoke();
         }
+    }
+
+    fn is_key_valid(&self, live: &LiveTunnel) -> bool {
+        live.is_covered(&self.tokens.load(), SystemTime::now(), std::iter::empty())
     }
 
     /// News of the tunnel and the care of its pool; ends only after the tunnel has.
     async fn attend(&self, live: &Arc<LiveTunnel>, mut shutdown: Signal) -> CloseReason {
         let mut reap = tokio::time::interval(REAP_EVERY);
+        let mut starved = 0;
         let (mut told, mut closed) = (false, false);
         let mut end = shutdown.clone();
         let mut state = live.state();
@@ -333,6 +376,14 @@ impl Enroll {
                 },
                 _ = reap.tick() => {
                     live.pool.reap(self.clock.now());
+                    let until_now = live.tunnel.stats().starved;
+                    self.metrics.starved(until_now.saturating_sub(starved));
+                    starved = until_now;
+                    if !closed && !self.is_key_valid(live) {
+                        closed = true;
+                        tracing::warn!(agent = &*live.agent, tunnel = &*live.id, "tunnel cut, its token has expired");
+                        live.revoke();
+                    }
                     if !live.is_accepting() {
                         live.pool.close_tunnel(live.number);
                     }

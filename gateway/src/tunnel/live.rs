@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use bridgehead_protocol::handshake::{Admitted, Applicant, Identity, Resumable, Scope, gone};
@@ -20,6 +20,10 @@ use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
 use super::token::Tokens;
 use crate::telemetry::labels::TunnelState;
+
+/// So long a tunnel whose token was revoked may count what it wrote. Well within the two seconds in which
+/// it has to be gone, and as long as any other count is waited for.
+const COUNTED_WITHIN: Duration = Duration::from_millis(500);
 
 /// Exchanges that a near tunnel may carry beyond twice those of the least loaded one.
 const NEAR_SLACK: usize = 8;
@@ -56,6 +60,8 @@ pub struct LiveTunnel {
     in_flight: AtomicUsize,
     /// Carriers after the first.
     resumes: AtomicU32,
+    /// How long it outlives its carrier, as its agent was told.
+    pub resume_window: Duration,
 }
 
 /// What carries a tunnel now, or did last.
@@ -87,6 +93,8 @@ pub struct NewTunnel {
     pub tunnel: Tunnel,
     /// Bounds of its pool.
     pub pool: PoolLimits,
+    /// See [`LiveTunnel::resume_window`].
+    pub resume_window: Duration,
 }
 
 impl LiveTunnel {
@@ -158,20 +166,21 @@ impl LiveTunnel {
     pub fn is_covered<'a>(
         &self,
         tokens: &Tokens,
+        now: SystemTime,
         mut offered: impl Iterator<Item = &'a Arc<str>>,
     ) -> bool {
         let key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
         tokens
-            .scope_of(&key, &self.identity.subject)
+            .scope_of(&key, &self.identity.subject, now)
             .is_some_and(|scope| offered.all(|app| scope.covers(app)))
     }
 
-    /// Cuts it: its token is no longer valid.
+    /// Cuts it: its token is no longer valid. Whatever runs is fenced first and told by its counts, if
+    /// these come at once.
     pub fn revoke(&self) {
         self.retired.store(true, Ordering::Relaxed);
-        self.tunnel
-            .drain(GoAwayReason::Revoked, std::time::Duration::ZERO);
-        self.tunnel.close();
+        self.tunnel.drain(GoAwayReason::Revoked, Duration::ZERO);
+        self.tunnel.close_after_counts(COUNTED_WITHIN);
     }
 
     /// How often it has gone on over another carrier.
@@ -254,6 +263,22 @@ impl Tunnels {
         Some(Place::new(near(offers, picked, avoid)))
     }
 
+    /// True if another tunnel than `beside` would take an exchange with `app` now.
+    #[must_use]
+    pub fn stands_beside(
+        &self,
+        app: &str,
+        avoid: &[TunnelNumber],
+        beside: Option<TunnelNumber>,
+    ) -> bool {
+        let registry = self.registry.load();
+        let mut offers = registry.offers(app).iter();
+        offers.any(|offer| {
+            let other = beside != Some(offer.number) && !avoid.contains(&offer.number);
+            other && is_free(&offer.tunnel)
+        })
+    }
+
     /// A place on exactly that tunnel, if it takes exchanges with `app`.
     #[must_use]
     pub fn take_on(&self, number: TunnelNumber, app: &str) -> Option<Place> {
@@ -327,6 +352,7 @@ impl Tunnels {
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             resumes: AtomicU32::new(0),
+            resume_window: new.resume_window,
         });
         let replaced = older_instances(&registry, &live);
         for old in &replaced {

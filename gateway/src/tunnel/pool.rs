@@ -144,8 +144,14 @@ impl AppPool {
 
     /// A kept connection, if there is one. One of another tunnel comes second; an app that holds
     /// several connections gets a new one instead. If all are too old for this exchange, the one that
-    /// it would have used is closed: the new one takes its place, also at an app with one place.
-    pub fn take(&self, now: Moment, wanted: Wanted<'_>) -> Option<Kept> {
+    /// it would have used is closed: the new one takes its place, also at an app with one place. The
+    /// same where none `suits`, but one that another exchange can use stays if the app holds several.
+    pub fn take(
+        &self,
+        now: Moment,
+        wanted: Wanted<'_>,
+        mut suits: impl FnMut(&AppConnection) -> bool,
+    ) -> Option<Kept> {
         let at_most = wanted.at_most.min(self.limits.idle);
         let mut state = self.state();
         let elsewhere = !state.uptake.holds_several() || state.uptake.is_crowded(now);
@@ -154,10 +160,16 @@ impl AppPool {
             |idle: &Idle| own(idle) || (elsewhere && !wanted.avoid.contains(&idle.kept.tunnel));
         let young = |idle: &Idle| now.since(idle.since) <= at_most;
         let mut gone = Vec::new();
+        let mut unsuited = false;
         let found = loop {
             let idle = &mut state.idle;
-            let at = idle.iter().rposition(|i| own(i) && young(i));
-            let Some(at) = at.or_else(|| idle.iter().rposition(|i| fits(i) && young(i))) else {
+            let mut good = |i: &Idle| {
+                let suits = young(i) && suits(&i.kept.connection);
+                unsuited |= young(i) && !suits;
+                suits
+            };
+            let at = idle.iter().rposition(|i| own(i) && good(i));
+            let Some(at) = at.or_else(|| idle.iter().rposition(|i| fits(i) && good(i))) else {
                 break None;
             };
             let mut kept = idle.remove(at).kept;
@@ -167,6 +179,7 @@ impl AppPool {
             gone.push(kept);
         };
         if found.is_none()
+            && !(unsuited && state.uptake.holds_several())
             && let Some(at) = state.idle.iter().rposition(fits)
         {
             gone.push(state.idle.remove(at).kept);

@@ -18,6 +18,12 @@ struct Key {
     expires: Option<SystemTime>,
 }
 
+impl Key {
+    fn is_valid(&self, now: SystemTime) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
 /// All tokens of a configuration.
 #[derive(Default)]
 pub struct Tokens {
@@ -68,10 +74,11 @@ impl Tokens {
         next
     }
 
-    /// What a tunnel that joined with this key may offer now; nothing if the key is gone.
+    /// What a tunnel that joined with this key may offer now; nothing if the key is gone or has
+    /// expired.
     #[must_use]
-    pub fn scope_of(&self, key: &str, subject: &str) -> Option<&Scope> {
-        let key = self.keys.get(key)?;
+    pub fn scope_of(&self, key: &str, subject: &str, now: SystemTime) -> Option<&Scope> {
+        let key = self.keys.get(key).filter(|key| key.is_valid(now))?;
         (key.subject == subject).then_some(&key.scope)
     }
 
@@ -104,7 +111,7 @@ impl Tokens {
         if !key.hash.matches(token) {
             return Err(Denied::Unknown);
         }
-        if key.expires.is_some_and(|expires| expires <= now) {
+        if !key.is_valid(now) {
             return Err(Denied::Expired);
         }
         Ok(Grant {
@@ -184,8 +191,8 @@ mod tests {
         let next = revoked.replaced(&entry(vec![key(&old), key(&new)]));
         assert_eq!(next.verify(&old).err(), Some(Denied::Unknown));
         assert!(next.verify(&new).is_ok());
-        assert!(next.scope_of("k2", "edge-1").is_some() && next.scope_of("k1", "edge-1").is_none());
-        assert!(next.scope_of("k2", "other").is_none());
+        let known = |key, subject| next.scope_of(key, subject, UNIX_EPOCH).is_some();
+        assert!(known("k2", "edge-1") && !known("k1", "edge-1") && !known("k2", "other"));
     }
 
     #[test]
@@ -221,5 +228,11 @@ mod tests {
         let at = |second| tokens.verify_at(&token, UNIX_EPOCH + Duration::from_secs(second));
         assert!(at(99).is_ok());
         assert_eq!(at(100).unwrap_err(), Denied::Expired);
+        let scope =
+            |second| tokens.scope_of("k1", "edge-1", UNIX_EPOCH + Duration::from_secs(second));
+        assert!(
+            scope(99).is_some() && scope(100).is_none(),
+            "for a tunnel that stands too"
+        );
     }
 }

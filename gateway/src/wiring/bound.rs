@@ -8,13 +8,14 @@ use rustls::ServerConfig;
 use super::WiringError;
 use crate::accept::{http, listener};
 use crate::cert::CertStore;
+use crate::cert::agents::{AgentIssuers, PublicTerms, tunnel_terms};
 use crate::config::{AppName, CertificateFiles, Config};
 
 /// What a listener serves.
 #[derive(Clone)]
 pub(super) enum Duty {
     /// HTTP, with TLS if there is a configuration.
-    Http(Option<Arc<ServerConfig>>),
+    Http(Option<Arc<PublicTerms>>),
     /// Agents, with TLS if there is a configuration.
     Tunnel(Option<Arc<ServerConfig>>),
     /// A TCP app.
@@ -38,10 +39,14 @@ pub(super) struct Bound {
 }
 
 /// Certificates in use, by side.
-#[derive(Default)]
+#[derive(Clone)]
 pub(super) struct Certs {
     pub(super) public: Option<Arc<CertStore>>,
     pub(super) tunnel: Option<Arc<CertStore>>,
+    /// Whose certificates agents show.
+    pub(super) issuers: Arc<AgentIssuers>,
+    /// Terms of the public listeners, which depend on the gateway's own hosts.
+    pub(super) terms: Option<Arc<PublicTerms>>,
 }
 
 impl Bound {
@@ -52,7 +57,12 @@ impl Bound {
             count => count,
         };
         let mut doors = Vec::new();
-        let mut certs = Certs::default();
+        let mut certs = Certs {
+            public: None,
+            tunnel: None,
+            issuers: AgentIssuers::load(config.tunnel.agent_ca.as_ref())?,
+            terms: None,
+        };
         let mut door = |what, address, duty| -> Result<(), WiringError> {
             let sockets =
                 listener::bind(address, workers).map_err(|error| WiringError::Listen {
@@ -72,21 +82,27 @@ impl Bound {
             door("public.http", *address, Duty::Http(None))?;
         }
         if !config.public.https.is_empty() {
-            let (store, tls) = tls(&config.public.tls, &http::ALPN)?;
+            let store = Arc::new(CertStore::load(&config.public.tls)?);
+            let hosts = own_hosts(&config);
+            let terms = PublicTerms::new(&store, &certs.issuers, hosts, &http::ALPN)?;
             certs.public = Some(store);
             for address in &config.public.https {
-                door("public.https", *address, Duty::Http(Some(Arc::clone(&tls))))?;
+                door(
+                    "public.https",
+                    *address,
+                    Duty::Http(Some(Arc::clone(&terms))),
+                )?;
             }
+            certs.terms = Some(terms);
         }
         let tunnel_tls = if config.tunnel.plain {
             None
         } else {
-            let (store, tls) = tls(
-                tunnel_certificates(&config),
-                &[bridgehead_protocol::io::tls::ALPN],
-            )?;
+            let store = Arc::new(CertStore::load(tunnel_certificates(&config))?);
+            let alpn = [bridgehead_protocol::io::tls::ALPN];
+            let terms = tunnel_terms(&store, &certs.issuers, &alpn)?;
             certs.tunnel = Some(store);
-            Some(tls)
+            Some(terms)
         };
         for address in &config.tunnel.listen {
             door("tunnel.listen", *address, Duty::Tunnel(tunnel_tls.clone()))?;
@@ -124,14 +140,10 @@ pub(super) fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
     }
 }
 
-type Tls = (Arc<CertStore>, Arc<ServerConfig>);
-
-fn tls(files: &[CertificateFiles], alpn: &[&[u8]]) -> Result<Tls, WiringError> {
-    let store = Arc::new(CertStore::load(files)?);
-    let config = bridgehead_protocol::io::tls::server_config(Arc::clone(&store) as _, alpn);
-    config
-        .map(|config| (store, Arc::new(config)))
-        .map_err(|error| WiringError::Tls(error.to_string()))
+/// Names of the gateway itself.
+pub(super) fn own_hosts(config: &Config) -> Vec<String> {
+    let hosts = config.gateway.hosts.iter();
+    hosts.map(|host| host.as_str().to_owned()).collect()
 }
 
 fn local(socket: &std::net::TcpListener, asked: SocketAddr) -> SocketAddr {

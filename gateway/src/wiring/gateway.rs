@@ -4,37 +4,33 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use bridgehead_protocol::conn;
-use bridgehead_protocol::handshake::Terms;
-use bridgehead_protocol::wire::{AppKind as WireKind, AppOffer, PeerLimits};
+use bridgehead_protocol::wire::{AppKind as WireKind, AppOffer};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use super::WiringError;
 use super::bound::{Bound, Door, Duty};
 use super::end::Signals;
+use super::knobs::{self, Knobs};
 use super::memory;
 use super::reload::Reloader;
 use super::state::State;
 use super::tunnels::{TcpApp, TunnelFront};
 use super::workers::{self, Fronts, Gates, Workers};
-use crate::accept;
 use crate::accept::gate::Gate;
 use crate::accept::http::HttpFront;
-use crate::accept::opening::Opening;
 use crate::accept::tcp::TcpFront;
 use crate::admin::{self, Access, Admin};
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::config::defaults::DEAD_AFTER;
-use crate::config::{AppKind, AppName, Config, MemoryBudget, ProxyProtocol};
+use crate::config::{AppKind, AppName, Config, Demand};
 use crate::ledger::Ledger;
 use crate::request::apps::Apps;
 use crate::request::linger::Lingering;
-use crate::request::normalize::Rules;
 use crate::request::{Exchanges, Shared};
 use crate::route::RouteTable;
 use crate::shutdown::{Shutdown, Signal};
@@ -45,7 +41,6 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{AccessLog, Format};
 use crate::tunnel::enroll::Enroll;
 use crate::tunnel::live::Tunnels;
-use crate::tunnel::pool::PoolLimits;
 use crate::tunnel::token::Tokens;
 
 /// Connections on the tunnel port at once; strangers count as long as their handshake may take.
@@ -117,7 +112,6 @@ pub(super) struct Gateway {
     admin_end: oneshot::Sender<()>,
     admin: JoinHandle<()>,
     workers: Workers,
-    grace: Duration,
     addresses: Addresses,
     reloader: Arc<Reloader>,
 }
@@ -142,17 +136,17 @@ impl Gateway {
         let log = access_log(access, &ground)?;
         let shared = share(&config, &public, ground, Some(log));
         let addresses = addresses(&config, &doors, &admin_socket)?;
-        let budget = memory_budget(config.gateway.memory);
-        if let Some(budget) = budget {
-            shared.sinks.metrics().set_memory_budget(budget);
-            let watch = memory::watch(Arc::clone(&shared), budget, telemetry::memory::resident);
-            // It ends with the runtime, which outlives every exchange.
-            tokio::spawn(watch);
-        }
+        let knobs = Knobs::new(&config, &shared.pressure);
+        knobs.tell_budget(&shared);
+        let budget = Arc::clone(&knobs.budget);
+        let watch = memory::watch(Arc::clone(&shared), budget, telemetry::memory::resident);
+        // It ends with the runtime, which outlives every exchange.
+        tokio::spawn(watch);
         let admin_access = Arc::new(ArcSwap::from_pointee(Access::configured(&config)));
         let reloader = Arc::new(Reloader::new(
             file,
             Arc::clone(&shared),
+            knobs.clone(),
             certs,
             Arc::clone(&admin_access),
             config.clone(),
@@ -168,15 +162,14 @@ impl Gateway {
                 .map(|(address, _)| *address)
                 .collect(),
             tunnel: addresses.tunnel.clone(),
-            memory_budget: budget,
+            budget: Arc::clone(&knobs.budget),
             reloader: Arc::clone(&reloader),
         };
         let (admin_end, ended) = oneshot::channel();
         let sinks = Arc::clone(&shared.sinks);
         let admin = Admin::new(Arc::new(state), sinks, admin_access);
         let admin = serve_admin(admin, admin_socket, ended)?;
-        let workers = workers::start(count, doors, &fronts(&config, &shared, &public, &tunnels))?;
-        let grace = config.gateway.grace;
+        let workers = workers::start(count, doors, &fronts(&knobs, &shared, &public, &tunnels))?;
         Ok(Self {
             shared,
             public,
@@ -184,7 +177,6 @@ impl Gateway {
             admin_end,
             admin,
             workers,
-            grace,
             addresses,
             reloader,
         })
@@ -215,14 +207,15 @@ impl Gateway {
             () = end.next() => {}
             () = drained.draining() => {}
         }
-        tracing::info!(seconds = self.grace.as_secs_f64(), "draining");
+        let grace = self.reloader.grace();
+        tracing::info!(seconds = grace.as_secs_f64(), "draining");
         self.public.drain();
         self.tunnels.drain();
         tokio::select! {
             biased;
             () = end.next() => tracing::warn!("forced to end"),
             () = self.workers.public_idle() => {}
-            () = tokio::time::sleep(self.grace) => tracing::warn!("the grace is over"),
+            () = tokio::time::sleep(grace) => tracing::warn!("the grace is over"),
         }
         self.public.force();
         self.tunnels.force();
@@ -294,10 +287,7 @@ pub(super) fn share(
         routes,
         tunnels,
         apps: Apps::new(Arc::clone(&metrics)),
-        rules: Rules::from(&config.limits),
-        trusted_proxies: config.public.trusted_proxies.clone(),
-        app_connect: config.limits.app_connect,
-        app_idle: config.limits.app_keep_alive_idle,
+        bounds: ArcSwap::from_pointee(knobs::bounds(config)),
         sinks: Sinks::new(clock, metrics, log),
         tasks: Tasks::new(),
         enroll,
@@ -316,33 +306,13 @@ fn enroll(
     routes: &Arc<ArcSwap<RouteTable>>,
     ledger: &Arc<Ledger>,
 ) -> Arc<Enroll> {
-    let settings = conn::Settings {
-        dead_after: DEAD_AFTER,
-        resume_window: config.tunnel.resume_window,
-        ..conn::Settings::default()
-    };
-    let limits = PeerLimits {
-        max_streams: settings.max_streams,
-        initial_credit: settings.initial_window,
-        linger: settings.linger,
-    };
+    let required =
+        (config.tunnel.agent_ca.as_ref()).is_some_and(|ca| ca.demand == Demand::Required);
     Arc::new(Enroll {
         tunnels: Arc::clone(tunnels),
         tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
-        terms: Terms {
-            node: config.gateway.node.clone(),
-            features: Vec::new(),
-            ping_after: settings.ping_after,
-            resume_window: settings.resume_window,
-            limits,
-            nodes: Vec::new(),
-        },
-        settings,
-        pool: PoolLimits {
-            idle: config.limits.app_keep_alive_idle,
-            per_app: config.limits.app_idle_connections,
-        },
-        handshake: config.tunnel.handshake,
+        terms: ArcSwap::from_pointee(knobs::tunnel_terms(config)),
+        certificates: AtomicBool::new(required),
         clock: ground.clock,
         chance: Arc::clone(&ground.chance),
         metrics: Arc::clone(&ground.metrics),
@@ -383,31 +353,23 @@ const fn kind(kind: WireKind) -> AppKind {
 }
 
 pub(super) fn fronts(
-    config: &Config,
+    knobs: &Knobs,
     shared: &Arc<Shared>,
     public: &Shutdown,
     tunnels: &Shutdown,
 ) -> Fronts {
     let exchanges = Exchanges::new(Arc::clone(shared));
-    let limits = Arc::new(accept::Limits::configured(&config.limits, &shared.pressure));
-    let opening = Arc::new(Opening {
-        trusted: config.public.trusted_proxies.clone(),
-        proxy_headers: config.public.proxy_protocol == ProxyProtocol::FromTrusted,
-        patience: config.limits.head_time,
-    });
-    let gate = Gate::new(config.limits.connections, config.limits.connections_per_ip);
     Fronts {
         http: HttpFront {
             corridor: exchanges.clone(),
-            limits,
-            opening: Arc::clone(&opening),
+            limits: Arc::clone(&knobs.limits),
+            opening: Arc::clone(&knobs.opening),
             tls: None,
             signal: public.signal(),
         },
         tunnel: TunnelFront {
             enroll: Arc::clone(&shared.enroll),
             tls: None,
-            handshake: config.tunnel.handshake,
             signal: tunnels.signal(),
         },
         tcp: TcpFront {
@@ -415,10 +377,10 @@ pub(super) fn fronts(
                 exchanges,
                 app: None,
             },
-            opening,
+            opening: Arc::clone(&knobs.opening),
         },
         gates: Gates {
-            public: gate,
+            public: Arc::clone(&knobs.gate),
             tunnel: Gate::new(TUNNEL_CONNECTIONS, TUNNEL_CONNECTIONS),
         },
         public: public.signal(),
@@ -469,14 +431,4 @@ fn serve_admin(
         };
         admin::serve(listener, admin, ended).await;
     }))
-}
-
-/// The budget in bytes, if the machine says how much there is.
-fn memory_budget(budget: MemoryBudget) -> Option<u64> {
-    match budget {
-        MemoryBudget::Bytes(bytes) => Some(bytes),
-        MemoryBudget::Percent(percent) => {
-            crate::telemetry::memory::limit().map(|total| total / 100 * u64::from(percent))
-        }
-    }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use bridgehead_protocol::io::carrier::Carrier;
 
 use super::gateway::{self, Ground};
+use super::knobs::Knobs;
 use super::workers::Fronts;
 use crate::accept::{RawTransport, Transport};
 use crate::chance::Chance;
@@ -44,7 +45,8 @@ impl Handed {
         };
         let (public, tunnels) = (Shutdown::new(), Shutdown::new());
         let shared = gateway::share(config, &public, ground, None);
-        let fronts = gateway::fronts(config, &shared, &public, &tunnels);
+        let knobs = Knobs::new(config, &shared.pressure);
+        let fronts = gateway::fronts(&knobs, &shared, &public, &tunnels);
         Self {
             shared,
             fronts,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::knobs::Budget;
 use crate::pressure::Level;
 use crate::request::Shared;
 
@@ -15,17 +16,21 @@ const SETTLE: Duration = Duration::from_millis(500);
 /// Giving streams up aims below the level at which new work is refused, in percent of the budget.
 const AIM: u64 = 88;
 
-/// Measures what the process holds, in bytes; nothing where the system does not say.
+/// Measures what the process has, in bytes; nothing where the system does not say.
 pub(super) type Meter = fn() -> Option<u64>;
 
 /// Watches for ever; to be dropped with the gateway.
-pub(super) async fn watch(shared: Arc<Shared>, budget: u64, meter: Meter) {
+pub(super) async fn watch(shared: Arc<Shared>, budget: Arc<Budget>, meter: Meter) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut settled = Instant::now();
     loop {
         ticks.tick().await;
-        let Some(used) = meter() else { return };
+        // Where the system does not say what the process has, what its exchanges hold is the most of it.
+        let used = meter().unwrap_or_else(|| shared.loads.held());
+        // Without one nothing is short.
+        let budget = budget.bytes().unwrap_or(u64::MAX);
+        shared.pressure.measured(used, budget);
         let before = shared.pressure.level();
         let level = before.after(used, budget);
         if shared.pressure.set(level) {

@@ -9,6 +9,7 @@ mod dev;
 mod end;
 mod gateway;
 pub mod handed;
+mod knobs;
 mod memory;
 mod reload;
 mod state;
@@ -37,9 +38,6 @@ pub enum WiringError {
     /// A certificate cannot be used.
     #[error(transparent)]
     Certificate(#[from] CertError),
-    /// TLS cannot be set up.
-    #[error("tunnel TLS: {0}")]
-    Tls(String),
     /// The log cannot be set up.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -61,7 +59,7 @@ impl WiringError {
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Certificate(_) | Self::Tls(_) | Self::Log(_) => crate::cli::EXIT_USAGE,
+            Self::Certificate(_) | Self::Log(_) => crate::cli::EXIT_USAGE,
             Self::Listen { .. } | Self::System { .. } | Self::Agent(_) => crate::cli::EXIT_FAILED,
         }
     }

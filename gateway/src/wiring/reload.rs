@@ -1,14 +1,16 @@
 //! The configuration read again while the gateway runs: all of it, or nothing.
 //!
-//! Everything that can fail happens first; then routes, tokens, certificates and the admin token
-//! are put in place, each as one swap. An exchange that runs keeps the route it began with.
+//! Everything that can fail happens first; then routes, tokens, certificates, bounds and the admin
+//! token are put in place, each as one swap. An exchange that runs keeps the route it began with.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::bound::{Certs, tunnel_certificates};
+use super::bound::{Certs, own_hosts, tunnel_certificates};
+use super::knobs::Knobs;
 use crate::admin::{Access, Reloaded};
 use crate::cert::{CertError, CertStore, Prepared};
 use crate::config::{AppKind, AppName, CertificateFiles, Changes, Config};
@@ -20,6 +22,7 @@ pub(super) struct Reloader {
     /// Where the configuration came from; `dev` has none.
     file: Option<PathBuf>,
     shared: Arc<Shared>,
+    knobs: Knobs,
     certs: Certs,
     access: Arc<ArcSwap<Access>>,
     running: Mutex<Config>,
@@ -32,6 +35,7 @@ impl Reloader {
     pub(super) fn new(
         file: Option<PathBuf>,
         shared: Arc<Shared>,
+        knobs: Knobs,
         certs: Certs,
         access: Arc<ArcSwap<Access>>,
         running: Config,
@@ -39,10 +43,20 @@ impl Reloader {
         Self {
             file,
             shared,
+            knobs,
             certs,
             access,
             running: Mutex::new(running),
         }
+    }
+
+    /// How long a drain that begins now waits.
+    pub(super) fn grace(&self) -> Duration {
+        let running = self.running.lock();
+        running
+            .unwrap_or_else(PoisonError::into_inner)
+            .gateway
+            .grace
     }
 
     /// Reads the file again and puts it in place, or says all that is wrong with it. Reads files.
@@ -81,7 +95,19 @@ impl Reloader {
         let public = renewed(self.certs.public.as_ref(), &next.public.tls).map_err(fault)?;
         let tunnel =
             renewed(self.certs.tunnel.as_ref(), tunnel_certificates(&next)).map_err(fault)?;
+        let issuers = self.certs.issuers.prepare(next.tunnel.agent_ca.as_ref());
+        let issuers = issuers.map_err(fault)?;
         // From here on nothing fails.
+        let known = "[tunnel].agent_ca".to_owned();
+        if issuers.differs() && !changed.contains(&known) {
+            changed.push(known);
+        }
+        self.certs.issuers.replace(issuers);
+        let required = self.certs.issuers.are_required();
+        self.shared.enroll.require_certificates(required);
+        if let Some(terms) = &self.certs.terms {
+            terms.rename(own_hosts(&next));
+        }
         for (name, renewed) in [("[public].tls", public), ("[tunnel].tls", tunnel)] {
             if let Some((store, prepared)) = renewed.filter(|(_, prepared)| prepared.differs()) {
                 store.replace(prepared);
@@ -89,6 +115,7 @@ impl Reloader {
             }
         }
         self.access.store(Arc::new(Access::configured(&next)));
+        self.knobs.turn(&next, &self.shared);
         let other_kinds = self.replace_routes(&next);
         let cut = self.shared.enroll.replace_tokens(&next.agents);
         if cut > 0 {

@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use bridgehead_protocol::conn::StreamCounts;
 use uuid::Uuid;
 
+use super::knobs::Budget;
 use super::reload::Reloader;
 use crate::admin::{
     AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
@@ -29,7 +30,7 @@ pub(super) struct State {
     pub(super) workers: usize,
     pub(super) public: Vec<SocketAddr>,
     pub(super) tunnel: Vec<SocketAddr>,
-    pub(super) memory_budget: Option<u64>,
+    pub(super) budget: Arc<Budget>,
     pub(super) reloader: Arc<Reloader>,
 }
 
@@ -83,6 +84,8 @@ fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
             .quarantine
             .map(|rest| rest.as_secs() + u64::from(rest.subsec_nanos() > 0)),
         failing_clients: now.failing_clients,
+        client_share: limits.client_share.value(),
+        clients_at_share: now.at_their_share,
     }
 }
 
@@ -112,7 +115,7 @@ const fn kind(kind: AppKind) -> &'static str {
 
 impl AdminState for State {
     fn readiness(&self) -> Readiness {
-        let used = crate::telemetry::memory::resident().zip(self.memory_budget);
+        let used = crate::telemetry::memory::resident().zip(self.budget.bytes());
         let percent = used.map(|(used, budget)| used.saturating_mul(100) / budget.max(1));
         Readiness {
             listeners_up: true,
@@ -168,6 +171,8 @@ impl AdminState for State {
                 rtt: stats.rtt,
                 bytes_in: stats.bytes_in,
                 bytes_out: stats.bytes_out,
+                held_bytes: stats.held,
+                starved_streams: stats.starved,
             }
         };
         registry.tunnels().map(|(_, live)| info(live)).collect()

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bridgehead_protocol::io::carrier::Carrier;
 use bridgehead_protocol::io::socket;
 use rustls::ServerConfig;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
@@ -18,12 +19,14 @@ use crate::shutdown::Signal;
 use crate::telemetry::labels::ConnectionKind;
 use crate::tunnel::enroll::Enroll;
 
+/// How long an agent that is not let in may take to read why.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Agents that dial raw TLS or plain TCP.
 #[derive(Clone)]
 pub(super) struct TunnelFront {
     pub(super) enroll: Arc<Enroll>,
     pub(super) tls: Option<Arc<ServerConfig>>,
-    pub(super) handshake: Duration,
     pub(super) signal: Signal,
 }
 
@@ -39,17 +42,24 @@ impl Serve for TunnelFront {
             return;
         }
         let place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
-        if let Err(error) = socket::tune_carrier(&stream, self.enroll.settings.dead_after) {
+        if let Err(error) =
+            socket::tune_carrier(&stream, self.enroll.terms.load().settings.dead_after)
+        {
             tracing::debug!(%peer, %error, "a new carrier is already gone");
             return;
         }
         let mut carrier = match self.tls {
             None => Carrier::tcp(stream),
             Some(config) => {
-                let handshake = TlsAcceptor::from(config).accept(stream);
-                match tokio::time::timeout(self.handshake, handshake).await {
+                let within = self.enroll.terms.load().handshake;
+                let handshake = TlsAcceptor::from(config).accept(stream).into_fallible();
+                match tokio::time::timeout(within, handshake).await {
                     Ok(Ok(session)) => Carrier::tls(session),
-                    Ok(Err(error)) => {
+                    Ok(Err((error, stream))) if is_about_a_certificate(&error) => {
+                        self.enroll.no_certificate(peer, &error);
+                        return farewell(stream).await;
+                    }
+                    Ok(Err((error, _))) => {
                         return tracing::debug!(%peer, %error, "an agent's TLS handshake failed");
                     }
                     Err(_) => {
@@ -62,6 +72,28 @@ impl Serve for TunnelFront {
         carrier.keep((permit, place));
         self.enroll.serve(carrier, peer, None, self.signal).await;
     }
+}
+
+/// True if the peer showed no certificate, or none that is accepted.
+fn is_about_a_certificate(error: &std::io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(
+        inner,
+        Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_))
+    )
+}
+
+/// Closes so that the alert arrives: an agent has said HELLO by now, and what stays unread would
+/// turn the end into a reset that overtakes the alert.
+async fn farewell(mut stream: TcpStream) {
+    let mut scrap = [0; 1024];
+    let read_out = async {
+        stream.shutdown().await?;
+        while stream.read(&mut scrap).await? > 0 {}
+        std::io::Result::Ok(())
+    };
+    // However it ends, the connection is over.
+    let _ended = tokio::time::timeout(FAREWELL, read_out).await;
 }
 
 /// Clients of one TCP app.

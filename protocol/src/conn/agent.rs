@@ -6,9 +6,10 @@
 use bytes::Bytes;
 
 use crate::time::Moment;
-use crate::wire::{AppOffer, Begin, FinalCause, Frame, Open, RefusedReason};
+use crate::wire::{AppOffer, Begin, FinalCause, Frame, Open, RefusedReason, StreamId};
 
 use super::Conn;
+use super::event::Ended;
 use super::flow::{Item, Taken};
 use super::store::StreamKey;
 use super::stream::Phase;
@@ -172,6 +173,16 @@ impl Conn {
         };
         stream.pending.conclude = Some(cause);
         self.owe(key);
+    }
+
+    /// The number of a stream whose tunnel was lost for good, if the app's socket took all that had
+    /// arrived for it: the app may have a whole request, and answer it yet.
+    #[must_use]
+    pub fn orphaned(&self, key: StreamKey) -> Option<StreamId> {
+        let stream = self.store.get(key)?;
+        let dry = stream.inn.taken() == stream.inn.received() && stream.inn.is_empty();
+        let given_up = stream.reset || stream.starved;
+        (stream.ended == Some(Ended::Lost) && dry && !given_up).then_some(stream.id)?
     }
 
     /// Announces the apps; the last list wins if several are waiting.

@@ -12,7 +12,7 @@ use super::flow::Piece;
 use super::sched::SLICE;
 use super::store::StreamKey;
 use super::stream::Phase;
-use super::{Conn, ID_CEILING};
+use super::{Conn, ID_CEILING, Side};
 
 /// Payloads below this are copied next to their header, above they are written as they are.
 const INLINE_BELOW: usize = 4 * 1024;
@@ -23,6 +23,22 @@ pub struct Outbox {
     segments: VecDeque<Bytes>,
     tail: BytesMut,
     len: usize,
+    /// Bytes ever put in.
+    put: u64,
+    /// DATA frames of the gateway of which no byte was written yet, in order.
+    lots: VecDeque<Lot>,
+}
+
+/// A DATA frame in an [`Outbox`].
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lot {
+    /// Where its header begins, counted from the outbox's first byte.
+    at: u64,
+    pub(super) key: StreamKey,
+    /// Offset in its stream of its first byte.
+    pub(super) offset: u64,
+    /// What `emitted` was before it.
+    pub(super) emitted: u64,
 }
 
 impl Outbox {
@@ -49,9 +65,11 @@ impl Outbox {
         self.segments.front()
     }
 
-    /// Drops `count` written bytes from the front.
+    /// Drops `count` bytes from the front, which the carrier took or may have taken.
     pub fn advance(&mut self, mut count: usize) {
         self.len = self.len.saturating_sub(count);
+        let taken = self.put - self.len as u64;
+        while self.lots.pop_front_if(|lot| lot.at < taken).is_some() {}
         while let Some(front) = self.segments.front_mut() {
             if count < front.len() {
                 front.advance(count);
@@ -65,13 +83,34 @@ impl Outbox {
     fn frame(&mut self, frame: &Frame) {
         let before = self.tail.len();
         encode(frame, &mut self.tail);
-        self.len += self.tail.len() - before;
+        self.grow(self.tail.len() - before);
+    }
+
+    fn grow(&mut self, count: usize) {
+        self.len += count;
+        self.put += count as u64;
+    }
+
+    /// The frame that comes next can be told to have never left, if the carrier is lost before.
+    fn note(&mut self, key: StreamKey, offset: u64, emitted: u64) {
+        let at = self.put;
+        self.lots.push_back(Lot {
+            at,
+            key,
+            offset,
+            emitted,
+        });
+    }
+
+    /// The frames of which no byte was written, for a carrier that is lost: nobody writes them now.
+    pub(super) fn into_lots(self) -> impl Iterator<Item = Lot> {
+        self.lots.into_iter()
     }
 
     fn data(&mut self, stream: StreamId, bytes: Bytes, fin: bool) {
         let header = encode_data_header(stream, bytes.len(), fin);
         self.tail.extend_from_slice(&header);
-        self.len += header.len() + bytes.len();
+        self.grow(header.len() + bytes.len());
         if bytes.len() < INLINE_BELOW {
             self.tail.extend_from_slice(&bytes);
         } else {
@@ -228,6 +267,8 @@ impl Conn {
 
     fn emit_data(&mut self, key: StreamKey, out: &mut Outbox) {
         let now = self.latest;
+        // What an agent emitted proves nothing to anybody.
+        let is_evidence = self.side == Side::Gateway;
         let Some(stream) = self.store.find(key) else {
             return;
         };
@@ -238,10 +279,14 @@ impl Conn {
         }
         let mut slice = SLICE;
         while slice > 0 {
+            let (offset, emitted) = (stream.out.next(), stream.out.emitted());
             match stream.out.next_piece(now, slice) {
                 Some(Piece::Begin(begin)) => out.frame(&Frame::Begin(id, begin)),
                 Some(Piece::Data(bytes, fin)) => {
                     slice -= bytes.len().min(slice);
+                    if is_evidence {
+                        out.note(key, offset, emitted);
+                    }
                     out.data(id, bytes, fin);
                     if fin {
                         break;

@@ -5,6 +5,8 @@
 //! `taken ≤ received ≤ granted` on the receiving half. Every byte received is returned as credit
 //! exactly once, by being taken or by being dropped.
 
+mod back;
+
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -14,29 +16,7 @@ use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::Begin;
 
-/// Payloads below this are copied out of the read buffer, so that one kept byte never pins 64 KiB.
-const COPY_BELOW: usize = 1024;
-/// Pieces are gathered up to this length: the cost of holding one (about 100 bytes) is then small
-/// beside it, also for a peer or an app that sends single bytes.
-const GATHER_UP_TO: usize = 4096;
-
-/// Appends `more` to `last` if the result stays short and nobody else holds `last`.
-fn gather(last: &mut Bytes, more: &[u8]) -> bool {
-    if last.len() + more.len() > GATHER_UP_TO {
-        return false;
-    }
-    match std::mem::take(last).try_into_mut() {
-        Ok(mut joined) => {
-            joined.extend_from_slice(more);
-            *last = joined.freeze();
-            true
-        }
-        Err(shared) => {
-            *last = shared;
-            false
-        }
-    }
-}
+use super::gather::{COPY_BELOW, gather};
 
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "test-util", derive(Clone))]
@@ -173,42 +153,6 @@ impl SendHalf {
         self.fin = self.fin_sent;
     }
 
-    /// True if the peer, by what it says of itself, can stand at `offset`.
-    pub(super) fn may_stand_at(&self, offset: u64) -> bool {
-        self.consumed <= offset && offset <= self.next
-    }
-
-    /// The next carrier goes on at `offset`, where the peer stands; answers how many bytes are sent
-    /// again. A mark at that offset is sent again too: the peer knows it by its request.
-    pub(super) fn rewind(&mut self, offset: u64) -> u64 {
-        debug_assert!(self.may_stand_at(offset));
-        if self.shut {
-            return 0;
-        }
-        let again = self.next - offset;
-        let mut left = again;
-        while left > 0 {
-            let Some(mut piece) = self.retained.pop_back() else {
-                debug_assert!(false, "what is not consumed is kept");
-                break;
-            };
-            let len = piece.len() as u64;
-            if len > left {
-                let keep = usize::try_from(len - left).unwrap_or(0);
-                self.retained.push_back(piece.split_to(keep));
-            }
-            left -= len.min(left);
-            self.queued.push_front(piece);
-        }
-        self.next = offset;
-        self.fin_sent = false;
-        let unseen = self.marks.partition_point(|mark| mark.at < offset);
-        for mark in self.marks.split_off(unseen).into_iter().rev() {
-            self.begins.push_front(mark);
-        }
-        again
-    }
-
     pub(super) fn has_piece(&self) -> bool {
         if self.begins.front().is_some_and(|mark| mark.at == self.next) {
             return true;
@@ -281,6 +225,11 @@ impl SendHalf {
         self.high
     }
 
+    /// Offset of the byte that goes out next.
+    pub(super) fn next(&self) -> u64 {
+        self.next
+    }
+
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -315,10 +264,8 @@ impl SendHalf {
 
     pub(super) fn check(&self) {
         debug_assert!(self.base <= self.next && self.next <= self.end, "{self:?}");
-        debug_assert!(
-            self.high >= self.next && self.consumed <= self.next,
-            "{self:?}"
-        );
+        debug_assert!(self.shut || self.high >= self.next, "{self:?}");
+        debug_assert!(self.consumed <= self.next, "{self:?}");
         let kept: u64 = self.retained.iter().map(|b| b.len() as u64).sum();
         let waiting: u64 = self.queued.iter().map(|b| b.len() as u64).sum();
         debug_assert!(self.shut || self.base + kept == self.next, "{self:?}");
@@ -342,6 +289,8 @@ pub(super) struct RecvHalf {
     granted: u64,
     told: u64,
     window: u32,
+    /// The window is at most this, whatever it has grown to.
+    cap: u32,
     fin: bool,
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
@@ -364,6 +313,7 @@ impl RecvHalf {
             granted: u64::from(window),
             told: 0,
             window,
+            cap: u32::MAX,
             fin: false,
             discard: None,
             grown_at: now,
@@ -372,6 +322,22 @@ impl RecvHalf {
             mark_again: false,
             fin_again: false,
         }
+    }
+
+    /// From now on the window is at most `cap`; one that was bounded opens up to `usual` at once. Credit
+    /// that was granted stays granted.
+    pub(super) fn cap(&mut self, cap: u32, usual: u32) {
+        self.cap = cap;
+        self.window = self.window.max(usual.min(cap));
+    }
+
+    fn width(&self) -> u32 {
+        self.window.min(self.cap)
+    }
+
+    /// Bytes that are here or may come unasked.
+    pub(super) fn exposure(&self) -> u64 {
+        self.granted - self.taken
     }
 
     /// A new carrier goes on at `received`; what stands exactly there may have arrived before.
@@ -384,7 +350,7 @@ impl RecvHalf {
     pub(super) fn credit_again(&mut self) -> Option<(u64, u64)> {
         self.told = self.taken;
         if self.discard.is_none() {
-            self.granted = self.granted.max(self.taken + u64::from(self.window));
+            self.granted = self.granted.max(self.taken + u64::from(self.width()));
         }
         (self.taken > 0).then_some((self.granted, self.taken))
     }
@@ -505,19 +471,22 @@ impl RecvHalf {
         if self.taken == self.told || self.discard.is_some() {
             return None;
         }
-        let half = u64::from(self.window / 2);
-        if matches!(due, Due::Half) && self.taken - self.told < half {
+        let half = u64::from(self.width() / 2);
+        // The latter comes first where the window was opened wider than what is granted.
+        let is_half = self.taken - self.told >= half || self.exposure() <= half;
+        if matches!(due, Due::Half) && !is_half {
             return None;
         }
-        if self.taken - self.told >= half {
+        if is_half {
             let quick = now.since(self.grown_at) < rtt * 2;
-            if quick && self.window < max_window {
-                self.window = self.window.saturating_mul(2).min(max_window);
+            let most = max_window.min(self.cap);
+            if quick && self.window < most {
+                self.window = self.window.saturating_mul(2).min(most);
             }
             self.grown_at = now;
         }
         self.told = self.taken;
-        self.granted = self.granted.max(self.taken + u64::from(self.window));
+        self.granted = self.granted.max(self.taken + u64::from(self.width()));
         Some((self.granted, self.taken))
     }
 

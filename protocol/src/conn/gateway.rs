@@ -2,6 +2,8 @@
 //!
 //! Every way of giving up forgets queued and kept bytes and answers, in the same step, the highest
 //! offset ever given to a carrier. That number is evidence: it must come from here and nowhere else.
+//! Given to a carrier is what stands in its outbox; [`View::emitted`] falls again by what a lost carrier
+//! never took of it, also after giving up.
 
 use crate::planted::Bug;
 use crate::time::Moment;
@@ -71,7 +73,20 @@ impl Conn {
     ///
     /// # Errors
     /// [`OpenError`] if the tunnel takes no new streams; the peer has heard nothing then.
-    pub fn open(&mut self, now: Moment, mut open: Open) -> Result<StreamKey, OpenError> {
+    pub fn open(&mut self, now: Moment, open: Open) -> Result<StreamKey, OpenError> {
+        self.open_within(now, open, u32::MAX)
+    }
+
+    /// The same with a bound on the stream's credit, see [`Conn::cap`].
+    ///
+    /// # Errors
+    /// As [`Conn::open`].
+    pub fn open_within(
+        &mut self,
+        now: Moment,
+        mut open: Open,
+        cap: u32,
+    ) -> Result<StreamKey, OpenError> {
         debug_assert_eq!(self.side, Side::Gateway);
         self.saw(now);
         if self.failed.is_some() {
@@ -83,7 +98,7 @@ impl Conn {
         if self.store.len() >= self.settings.max_streams.min(self.peer.max_streams) as usize {
             return Err(OpenError::Full);
         }
-        let window = self.fresh_window();
+        let window = self.fresh_window().min(cap);
         open.credit = window;
         let credit = self.peer.initial_credit;
         let deadline = now + open.remaining;
@@ -98,10 +113,28 @@ impl Conn {
         });
         if let Some(stream) = self.store.find(key) {
             stream.out.grant(u64::from(credit));
+            stream.inn.cap(cap, window);
             stream.pending.open = true;
         }
         self.owe(key);
         Ok(key)
+    }
+
+    /// The agent may send at most so many bytes of this stream unasked from now on; what it was
+    /// granted before stays granted.
+    pub fn cap(&mut self, key: StreamKey, cap: u32) {
+        let usual = self.fresh_window();
+        if let Some(stream) = self.store.find(key) {
+            stream.inn.cap(cap, usual);
+        }
+    }
+
+    /// Bytes of this stream that are here unread, or that the agent may send unasked.
+    #[must_use]
+    pub fn exposure(&self, key: StreamKey) -> u64 {
+        self.store
+            .get(key)
+            .map_or(0, |stream| stream.inn.exposure())
     }
 
     /// Marks where an exchange begins; answers its start offset.
@@ -136,6 +169,13 @@ impl Conn {
             self.wake(key, Wake::ALL);
         }
         emitted
+    }
+
+    /// Fences every stream that lives: none of them will be written any more.
+    pub fn fence_all(&mut self) {
+        for key in self.store.keys() {
+            self.fence(key, false);
+        }
     }
 
     /// Ends both directions abruptly. Forgets what was not emitted and what was not read; answers

@@ -233,6 +233,8 @@ struct Victim {
     core: Conn,
     now: Moment,
     streams: Vec<StreamKey>,
+    /// What was emitted last; no byte of it was taken yet.
+    out: Outbox,
 }
 
 impl Victim {
@@ -246,6 +248,7 @@ impl Victim {
             core,
             now: Moment::ZERO,
             streams: Vec::new(),
+            out: Outbox::default(),
         }
     }
 
@@ -268,12 +271,19 @@ impl Victim {
             }
             Own::Open => {}
             Own::Emit(budget) => {
-                let mut out = Outbox::default();
-                core.poll_transmit(&mut out, budget.into());
-                assert!(out.len() < usize::from(budget) + 40_000);
+                // The carrier has taken what was emitted before.
+                self.out = Outbox::default();
+                core.poll_transmit(&mut self.out, budget.into());
+                assert!(self.out.len() < usize::from(budget) + 40_000);
             }
-            Own::Cut => core.suspend(now),
-            Own::Redial => core.resume(now),
+            Own::Cut => {
+                core.never_taken(std::mem::take(&mut self.out));
+                core.suspend(now);
+            }
+            Own::Redial => {
+                core.never_taken(std::mem::take(&mut self.out));
+                core.resume(now);
+            }
             Own::Report => core.report(vec![entry(StreamId(1)); 3]),
             Own::Meet => {
                 if core.is_suspended() && !core.wants_carrier() {

@@ -7,7 +7,8 @@
 //! What must hold:
 //! * ids are given when OPEN is emitted; no frame of a stream overtakes its OPEN;
 //! * giving up ([`Conn::reset`], [`Conn::fence`]) forgets queued bytes and answers, in the same
-//!   step, the highest offset ever given to a carrier: that number is evidence;
+//!   step, the highest offset ever given to a carrier: that number is evidence, and falls only by what
+//!   a lost carrier never took ([`Conn::never_taken`]);
 //! * every opened stream gets one terminal; credit is returned once for every byte;
 //! * an error is terminal for the tunnel and never touches another tunnel.
 
@@ -22,10 +23,13 @@ mod event;
 mod fates;
 mod flow;
 mod gateway;
+mod gather;
 #[cfg(test)]
 mod hostile;
 mod lateness;
 mod liveness;
+#[cfg(test)]
+mod parts;
 #[cfg(test)]
 mod properties;
 mod receive;

@@ -2,7 +2,8 @@
 //!
 //! A sender keeps what the peer has not consumed. After both sides stated their offsets each sends
 //! from the stated one, so bytes reach the app once and in order. Invariant: while suspended nothing
-//! is emitted, and `emitted` of a stream never falls, whatever is sent again.
+//! is emitted. `emitted` of a stream never falls, whatever is sent again, but for what a lost carrier
+//! never took: frames that still stood whole in the outbox died with it, and are as if never emitted.
 //!
 //! ```text
 //! Up ──suspend()──► Gone ──resume()──► Stating ──the peer's RESUME──► Up
@@ -10,19 +11,20 @@
 //! └──silence─────────┘ │                  │ └──silence, suspend()──► Gone
 //!                      └──window over─────┴──► failed (Lapsed)
 //! ```
-//! What a driver does: when the carrier ends or fails it drops its inbox and its outbox and calls
-//! [`Conn::suspend`]. After every call it asks [`Conn::wants_carrier`]: if true while it still holds
+//! What a driver does: when the carrier ends or fails it drops its inbox, gives its outbox back by
+//! [`Conn::never_taken`] and calls [`Conn::suspend`], in one step. After every call it asks [`Conn::wants_carrier`]: if true while it still holds
 //! a carrier (silence was noticed by [`Conn::handle_timeout`], which then answers `Ok`), it drops
-//! carrier, inbox and outbox. [`Conn::failure`] says whether the tunnel is over (at once after
+//! carrier and inbox and gives the outbox back. [`Conn::failure`] says whether the tunnel is over (at once after
 //! `suspend` without a resume window). The timer goes on all the time: [`Conn::handle_timeout`] ends
 //! the tunnel with [`ConnError::Lapsed`](super::ConnError::Lapsed) when the window is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::{Frame, Resume, StreamId};
 
+use super::emit::Outbox;
 use super::event::{Ended, Event};
 use super::store::StreamKey;
 use super::stream::{Pending, Phase, Stream};
@@ -34,6 +36,8 @@ mod breaches;
 pub(super) mod tests;
 #[cfg(test)]
 mod tunnel_tests;
+#[cfg(test)]
+mod untaken;
 
 type Breach = &'static str;
 
@@ -100,6 +104,24 @@ impl Conn {
         self.carriage = Carriage::Gone { lapses };
         self.sched.hush();
         self.wake_everyone();
+    }
+
+    /// The carrier that was to take `left` is lost, and nobody writes it any more: frames of which it
+    /// took no byte were never emitted. A frame of which one byte was taken, or may have been, counts as
+    /// emitted whole. To be called before [`Conn::resume`], and before [`Conn::suspend`] or
+    /// [`Conn::lose`] wakes those who ask what was emitted; later it is only of less use.
+    pub fn never_taken(&mut self, left: Outbox) {
+        let mut first = BTreeSet::new();
+        for lot in left.into_lots() {
+            // What follows the first untaken frame of a stream is untaken as well.
+            if !first.insert(lot.key) {
+                continue;
+            }
+            if let Some(stream) = self.store.find(lot.key) {
+                stream.out.never_taken(lot.offset, lot.emitted);
+            }
+            self.offer(lot.key);
+        }
     }
 
     /// A new carrier stands and its handshake is done: offsets are stated first, then what the

@@ -14,7 +14,7 @@ use tokio::io::AsyncWrite;
 use crate::conn::{Front, StreamKey};
 use crate::planted::Bug;
 use crate::time::Moment;
-use crate::wire::{Begin, FinalCause, Open, RefusedReason};
+use crate::wire::{Begin, FinalCause, Open, RefusedReason, StreamId};
 
 use super::shared::{Shared, Slot};
 
@@ -176,6 +176,12 @@ impl AppStream {
     /// The freshness check was passed.
     pub fn begun(&self) {
         self.shared.act(|conn| conn.begun(self.key));
+    }
+
+    /// Its number, if its tunnel was lost for good and the app's socket took all that had arrived.
+    #[must_use]
+    pub fn orphaned(&self) -> Option<StreamId> {
+        self.shared.look(|conn| conn.orphaned(self.key))
     }
 
     /// Bytes read from the app and taken into the stream.

@@ -15,7 +15,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite};
 use tokio::time::{Sleep, sleep_until};
 
@@ -23,7 +23,7 @@ use crate::conn::{Conn, ConnError, Outbox};
 use crate::planted::Bug;
 use crate::time::Moment;
 
-use super::carrier::Carrier;
+use super::carrier::{Carrier, CarrierKind};
 use super::shared::{CloseReason, Next, Shared, State};
 
 /// Frames waiting for the carrier; more would put control behind bulk (measured: 64 KiB costs 5 ms
@@ -134,13 +134,20 @@ impl Driver {
         }
     }
 
+    /// Drops the carrier, which the core knows to be gone, with all that it had read and not taken.
     fn drop_carrier(&mut self) {
+        let left = self.let_carrier_go();
+        self.shared.act(|conn| conn.never_taken(left));
+    }
+
+    /// Answers what the carrier never took. Nobody writes it after this.
+    fn let_carrier_go(&mut self) -> Outbox {
         self.carrier = None;
         if !Bug::PartialFrameDecoded.bites() && !Bug::OldCarrierRead.bites() {
             self.inbox.clear();
         }
-        self.outbox = Outbox::default();
         self.unflushed = false;
+        std::mem::take(&mut self.outbox)
     }
 
     /// The carrier is of no more use. The tunnel waits for the next one, or ends with it: if it has
@@ -158,12 +165,13 @@ impl Driver {
         if let Some(ends) = ends {
             return Err(ends);
         }
-        self.shared.act(|conn| conn.suspend(now));
-        if self.shared.look(|conn| conn.failure().is_some()) {
-            return Err(reason);
-        }
-        self.drop_carrier();
-        Ok(())
+        let left = self.let_carrier_go();
+        let is_over = self.shared.act(|conn| {
+            conn.never_taken(left);
+            conn.suspend(now);
+            conn.failure().is_some()
+        });
+        if is_over { Err(reason) } else { Ok(()) }
     }
 
     // ---- bytes and time --------------------------------------------------------------------
@@ -201,18 +209,21 @@ impl Driver {
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Result<(), CloseReason> {
-        let due = self.shared.look(Conn::poll_timeout);
+        let due = self.shared.lock().due();
         if due < self.timer_at {
             self.arm(due);
         }
         while self.timer.as_mut().poll(cx).is_ready() {
             let now = self.shared.now();
-            Self::step(&self.shared, |state| state.conn.handle_timeout(now))?;
+            Self::step(&self.shared, |state| {
+                state.closing |= state.closes.take_if(|closes| *closes <= now).is_some();
+                state.conn.handle_timeout(now)
+            })?;
             if self.carrier.is_some() && self.shared.look(Conn::wants_carrier) {
                 tracing::debug!("the peer of a carrier fell silent");
                 self.drop_carrier();
             }
-            let next = self.shared.look(Conn::poll_timeout);
+            let next = self.shared.lock().due();
             self.arm(next);
         }
         Ok(())
@@ -289,9 +300,14 @@ impl Driver {
         };
         let mut wrote = false;
         while !self.outbox.is_empty() {
-            match write_some(carrier, &self.outbox, cx)? {
-                Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(count) => {
+            match write_some(carrier, &self.outbox, cx) {
+                Poll::Ready(Err(error)) => {
+                    let may_have = offered(carrier, &self.outbox);
+                    self.outbox.advance(may_have);
+                    return Err(error);
+                }
+                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                Poll::Ready(Ok(count)) => {
                     self.outbox.advance(count);
                     self.unflushed = true;
                     wrote = true;
@@ -309,15 +325,22 @@ impl Driver {
     }
 
     /// Says goodbye if the carrier takes it at once; never waits for a peer that does not read.
-    /// Streams end first: what was not emitted until now never is.
+    /// Streams end first: what was not emitted until now never is, and what the carrier does not take
+    /// now it never gets.
     async fn farewell(&mut self) {
-        let outbox = &mut self.outbox;
-        self.shared.act(|conn| {
-            conn.lose();
-            conn.poll_transmit(outbox, BULK_QUEUED);
-        });
         poll_fn(|cx| {
             // Whoever is gone does not take the goodbye.
+            drop(self.write_out(cx));
+            let stuck = !self.outbox.is_empty();
+            let left = std::mem::take(&mut self.outbox);
+            let outbox = &mut self.outbox;
+            self.shared.act(|conn| {
+                conn.never_taken(left);
+                conn.lose();
+                if !stuck {
+                    conn.poll_transmit(outbox, BULK_QUEUED);
+                }
+            });
             drop(self.write_out(cx));
             if let Some(carrier) = &mut self.carrier {
                 let _ = Pin::new(carrier).poll_shutdown(cx);
@@ -328,26 +351,32 @@ impl Driver {
     }
 }
 
+/// What a carrier whose write failed may yet have taken: plain TCP nothing; a TLS session or a
+/// WebSocket may have sent a part of what it was offered before it failed.
+fn offered(carrier: &Carrier, outbox: &Outbox) -> usize {
+    match carrier.kind() {
+        CarrierKind::Tcp => 0,
+        CarrierKind::Tls | CarrierKind::Wss | CarrierKind::Ws => {
+            outbox.segments().take(SLICES).map(Bytes::len).sum()
+        }
+    }
+}
+
 fn write_some(
     carrier: &mut Carrier,
     outbox: &Outbox,
     cx: &mut Context<'_>,
-) -> io::Result<Poll<usize>> {
+) -> Poll<io::Result<usize>> {
     let mut slices = [IoSlice::new(&[]); SLICES];
     let mut count = 0;
     for (slot, segment) in slices.iter_mut().zip(outbox.segments()) {
         *slot = IoSlice::new(segment);
         count += 1;
     }
-    let written = if carrier.is_write_vectored() {
+    if carrier.is_write_vectored() {
         Pin::new(carrier).poll_write_vectored(cx, &slices[..count])
     } else {
         Pin::new(carrier).poll_write(cx, &slices[0])
-    };
-    match written {
-        Poll::Ready(Ok(count)) => Ok(Poll::Ready(count)),
-        Poll::Ready(Err(error)) => Err(error),
-        Poll::Pending => Ok(Poll::Pending),
     }
 }
 

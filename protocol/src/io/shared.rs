@@ -97,6 +97,8 @@ pub(super) struct State {
     notices: VecDeque<Notice>,
     notice_waiter: Option<Waker>,
     pub(super) closing: bool,
+    /// When that becomes true by itself.
+    pub(super) closes: Option<Moment>,
     /// Close once no stream lives.
     pub(super) drained: bool,
     pub(super) over: bool,
@@ -123,6 +125,7 @@ impl Shared {
                 notices: VecDeque::new(),
                 notice_waiter: None,
                 closing: false,
+                closes: None,
                 drained: false,
                 over: false,
                 bytes_in: 0,
@@ -179,6 +182,12 @@ impl Shared {
 }
 
 impl State {
+    /// When something is due.
+    pub(super) fn due(&self) -> Moment {
+        let due = self.conn.poll_timeout();
+        self.closes.map_or(due, |closes| closes.min(due))
+    }
+
     pub(super) fn watch_driver(&mut self, cx: &Context<'_>) {
         if !self
             .driver

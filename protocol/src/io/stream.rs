@@ -42,6 +42,18 @@ impl StreamControl {
         self.shared.look(|conn| conn.view(self.key)).unwrap_or(GONE)
     }
 
+    /// The agent may send at most so many bytes unasked from now on; what it was granted before stays
+    /// granted.
+    pub fn cap(&self, cap: u32) {
+        self.shared.act(|conn| conn.cap(self.key, cap));
+    }
+
+    /// Bytes that are here unread, or that the agent may send unasked.
+    #[must_use]
+    pub fn exposure(&self) -> u64 {
+        self.shared.look(|conn| conn.exposure(self.key))
+    }
+
     /// The stream's number in its tunnel; nothing before its OPEN left this side.
     #[must_use]
     pub fn id(&self) -> Option<u32> {

@@ -23,6 +23,7 @@ use crate::wire::{
 mod order;
 mod resume;
 mod streams;
+mod untaken;
 
 /// Virtual time in which everything that can happen has happened (consumption is told after 20 ms).
 const A_MOMENT: Duration = Duration::from_millis(50);

@@ -157,6 +157,18 @@ pub fn server_config(
 /// # Errors
 /// [`TlsError::Setup`].
 pub fn client_config(trust: &Trust, alpn: &[&[u8]]) -> Result<ClientConfig, TlsError> {
+    client_config_as(trust, None, alpn)
+}
+
+/// A client that shows `identity` where it is asked for a certificate.
+///
+/// # Errors
+/// [`TlsError::Setup`].
+pub fn client_config_as(
+    trust: &Trust,
+    identity: Option<CertifiedKey>,
+    alpn: &[&[u8]],
+) -> Result<ClientConfig, TlsError> {
     let builder =
         ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions()?;
     let builder = match trust {
@@ -171,7 +183,12 @@ pub fn client_config(trust: &Trust, alpn: &[&[u8]]) -> Result<ClientConfig, TlsE
             .dangerous()
             .with_custom_certificate_verifier(Arc::clone(verifier)),
     };
-    let mut config = builder.with_no_client_auth();
+    let mut config = match identity {
+        Some(identity) => {
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(identity)))
+        }
+        None => builder.with_no_client_auth(),
+    };
     config.alpn_protocols = owned(alpn);
     Ok(config)
 }

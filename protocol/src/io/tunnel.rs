@@ -40,6 +40,10 @@ pub struct TunnelStats {
     pub bytes_in: u64,
     /// Bytes sent in frames.
     pub bytes_out: u64,
+    /// Bytes that its streams held at the last look, at this side.
+    pub held: u64,
+    /// Streams given up because they held memory without progress.
+    pub starved: u64,
 }
 
 impl Tunnel {
@@ -66,8 +70,18 @@ impl Tunnel {
     /// # Errors
     /// [`OpenError`] if the tunnel takes no new streams; the agent heard nothing.
     pub fn open(&self, open: Open) -> Result<TunnelStream, OpenError> {
+        self.open_within(open, u32::MAX)
+    }
+
+    /// The same with a bound on what the agent may send unasked, see [`StreamControl::cap`].
+    ///
+    /// # Errors
+    /// As [`Tunnel::open`].
+    ///
+    /// [`StreamControl::cap`]: super::StreamControl::cap
+    pub fn open_within(&self, open: Open, cap: u32) -> Result<TunnelStream, OpenError> {
         let now = self.shared.now();
-        let key = self.shared.act(|conn| conn.open(now, open))?;
+        let key = self.shared.act(|conn| conn.open_within(now, open, cap))?;
         Ok(TunnelStream::new(Arc::clone(&self.shared), key))
     }
 
@@ -108,6 +122,18 @@ impl Tunnel {
         self.shared.act(|_| ());
     }
 
+    /// Gateway: writes nothing more of any stream, and closes the carrier once every stream was counted,
+    /// or after `within`. Without a carrier nothing can be counted: closed now.
+    pub fn close_after_counts(&self, within: Duration) {
+        if self.is_suspended() {
+            return self.close();
+        }
+        let at = self.shared.now() + within;
+        self.shared.lock().closes = Some(at);
+        self.shared.act(Conn::fence_all);
+        self.close_when_drained();
+    }
+
     /// Stops reading and writing the carrier, which is believed dead or about to be replaced; its
     /// unread bytes are dropped. The tunnel waits for [`Tunnel::resume`].
     pub fn suspend(&self) {
@@ -143,6 +169,13 @@ impl Tunnel {
         // Closing a connection is no work for under the lock.
         drop(earlier);
         self.shared.act(|_| ());
+    }
+
+    /// True if it outlives its carriers; one that does not is lost with the first.
+    #[must_use]
+    pub fn is_resumable(&self) -> bool {
+        self.shared
+            .look(|conn| !conn.settings().resume_window.is_zero())
     }
 
     /// True from the cut of the carrier until both sides have stated their offsets over the next.
@@ -198,6 +231,8 @@ impl Tunnel {
             rtt: state.conn.rtt(),
             bytes_in: state.bytes_in,
             bytes_out: state.bytes_out,
+            held: state.conn.held_bytes(),
+            starved: state.conn.starved_streams(),
         }
     }
 }

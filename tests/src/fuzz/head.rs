@@ -59,6 +59,8 @@ fn info() -> ClientInfo {
         local: SocketAddr::from(([192, 0, 2, 2], 80)),
         tls: false,
         sni: None,
+        certified: false,
+        allowance: None,
         connection: 1,
     }
 }

@@ -6,6 +6,7 @@
 mod agents;
 mod attackers;
 mod case;
+mod descriptors;
 mod floods;
 mod grid;
 mod h1_framing;

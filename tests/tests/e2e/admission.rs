@@ -19,6 +19,8 @@ use tokio::task::JoinHandle;
 
 use crate::support::{One, Verdict, one};
 
+mod share;
+
 fn demo(toml: &str) -> Setup {
     setup().app("demo", toml)
 }

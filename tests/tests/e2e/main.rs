@@ -8,6 +8,7 @@ mod bodies;
 mod broken;
 mod bulk;
 mod cancel;
+mod certificates;
 mod cli;
 mod http2;
 mod keepalive;

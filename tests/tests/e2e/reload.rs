@@ -1,8 +1,9 @@
 //! The configuration read again under a running gateway: what changes at once, what is told to need a
 //! restart, and that a mistake changes nothing.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bridgehead_gateway::clock::rfc3339;
 use bridgehead_tests::app::{self, App};
 use bridgehead_tests::client::{Answer, H1};
 use bridgehead_tests::process::Process;
@@ -10,7 +11,7 @@ use bridgehead_tests::world::{Token, World, setup};
 use bridgehead_tests::{pki, wait};
 use serde_json::json;
 
-use crate::support::{One, Verdict, one};
+use crate::support::{One, Verdict, neighbour, one};
 
 /// Puts another text into the configuration's file.
 fn edit(world: &World, change: impl FnOnce(String) -> String) {
@@ -42,13 +43,13 @@ async fn an_app_is_added_and_another_changed_without_a_restart() {
     );
     edit(&world, |text| {
         let text = text.replace("name = \"demo\"", "name = \"demo\"\ndeny = [\"127.0.0.1\"]");
-        let text = text.replace("[limits]", "[limits]\nhead_size = \"16KiB\"");
+        let text = text.replace("[gateway]", "[gateway]\nworkers = 3");
         text + "[[app]]\nname = \"shop\"\nhosts = [\"shop.example\"]\n"
     });
     let told = reload(&world).await;
     assert_eq!(
         told.json(),
-        json!({ "changed": ["[[app]] demo", "[[app]] shop"], "needs_restart": ["[limits].head_size"] })
+        json!({ "changed": ["[[app]] demo", "[[app]] shop"], "needs_restart": ["[gateway].workers"] })
     );
     Verdict::refused(403, "APP_NOT_FOUND", "denied").check(&world.get("/").await);
     let _second = world.join("a1", &[("shop", &shop.target())]).await;
@@ -62,7 +63,7 @@ async fn an_app_is_added_and_another_changed_without_a_restart() {
     let again = reload(&world).await.json();
     assert_eq!(
         again,
-        json!({ "changed": [], "needs_restart": ["[limits].head_size"] })
+        json!({ "changed": [], "needs_restart": ["[gateway].workers"] })
     );
 }
 
@@ -256,4 +257,115 @@ async fn a_renewed_certificate_is_used_for_new_connections_only() {
     assert_eq!(reload(&world).await.status, 422);
     let mut still = H1::connect_tls(addr, host, &renewed.roots).await;
     assert_eq!(still.ask("GET", "/4", host, &[], b"").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_expires_cuts_the_tunnel_that_stands_on_it_within_two_seconds() {
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(setup(), app::echo).await;
+    // Whole seconds, as the configuration writes them.
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("a clock");
+    let expires = UNIX_EPOCH + Duration::from_secs(now.as_secs() + 4);
+    edit(&world, |text| {
+        let stamp = rfc3339(expires);
+        let stamp = stamp
+            .split('.')
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches('Z');
+        text.replace("\" }]\napps", &format!("\", expires = {stamp}Z }}]\napps"))
+    });
+    assert_eq!(
+        reload(&world).await.json()["changed"],
+        json!(["[[agent]] a1"])
+    );
+    assert_eq!(world.get("/").await.status, 200);
+    assert!(SystemTime::now() < expires, "it was still valid");
+    world
+        .gateway
+        .line("the cut", |line| line.contains("token has expired"));
+    world.until_tunnels(0).await;
+    let late = SystemTime::now()
+        .duration_since(expires)
+        .expect("not before it expired");
+    assert!(late < Duration::from_secs(2), "{late:?}");
+    drop(agent);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bounds_are_in_effect_for_what_begins_after_the_reload() {
+    let setup = setup().app("demo", "deny = [\"203.0.113.0/24\"]");
+    let One {
+        world,
+        agent,
+        app: _app,
+    } = one(setup, app::echo).await;
+    let (host, long) = (world.host("demo"), "x".repeat(20 * 1024));
+    let told = [
+        ("X-Forwarded-For", "203.0.113.7"),
+        ("X-Long", long.as_str()),
+    ];
+    let mut before = world.h1().await;
+    assert_eq!(before.ask("GET", "/", &host, &told, b"").await.status, 200);
+    edit(&world, |text| {
+        let text = text.replace(
+            "[limits]",
+            "[limits]\nhead_size = \"16KiB\"\nconnections_per_ip = 3",
+        );
+        let text = text.replace("[tunnel]", "[tunnel]\nresume_window = \"0s\"");
+        let text = text.replace("[public]", "[public]\ntrusted_proxies = [\"127.0.0.2\"]");
+        text.replace("[gateway]", "[gateway]\nmemory = \"7GiB\"")
+    });
+    let keys = [
+        "[gateway].memory",
+        "[public].trusted_proxies",
+        "[tunnel].resume_window",
+        "[limits].head_size",
+        "[limits].connections_per_ip",
+    ];
+    assert_eq!(
+        reload(&world).await.json(),
+        json!({ "changed": keys, "needs_restart": [] })
+    );
+    let budget = world
+        .metrics()
+        .await
+        .sum("memory_bytes", &[("kind", "budget")]);
+    assert_eq!(budget, f64::from(7u32) * f64::from(1u32 << 30));
+
+    let refused = world.h1().await.ask("GET", "/", &host, &told, b"").await;
+    Verdict::refused(431, "HEAD_TOO_LARGE", "head_limit").check(&refused);
+    let forwarded = [("X-Forwarded-For", "203.0.113.7")];
+    let believed = neighbour(&world)
+        .await
+        .ask("GET", "/", &host, &forwarded, b"")
+        .await;
+    Verdict::refused(403, "APP_NOT_FOUND", "denied").check(&believed);
+    let crowd = [world.h1().await, world.h1().await, world.h1().await];
+    let turned_away = || async {
+        let mut late = world.h1().await;
+        let answer = late.ask("GET", "/", &host, &[], b"").await;
+        (answer.status == 503).then(|| answer.error("reason"))
+    };
+    let reason = wait::until(wait::SOON, "no place being left", turned_away).await;
+    assert_eq!(reason, "overload");
+    drop((crowd, before));
+
+    // A tunnel keeps what it was promised; the next one is gone with its carrier.
+    agent.stop();
+    world.until_tunnels(0).await;
+    let next = App::start(app::echo).await;
+    let mut killed = world.join("a1", &[("demo", &next.target())]).await;
+    killed.process.kill();
+    let begun = Instant::now();
+    world.until_tunnels(0).await;
+    assert!(
+        begun.elapsed() < Duration::from_secs(10),
+        "it waited for nobody"
+    );
 }

@@ -2,7 +2,7 @@
 
 use bridgehead_protocol::verdict::{self, Code, Delivery, Operation};
 use bridgehead_tests::app::{App, Conn};
-use bridgehead_tests::client::Answer;
+use bridgehead_tests::client::{Answer, H1};
 use bridgehead_tests::world::{Agent, Setup, World, setup};
 
 /// A gateway with an agent for one app, `demo`.
@@ -177,4 +177,15 @@ pub(crate) fn pattern(from: u64, len: usize) -> Vec<u8> {
 pub(crate) fn bulk() -> u64 {
     let deep = std::env::var("BH_DEEP").is_ok_and(|v| v == "1");
     if deep { 1 << 30 } else { 32 << 20 }
+}
+
+/// A connection that comes from another address of this machine.
+pub(crate) async fn neighbour(world: &World) -> H1 {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    let own = ([127, 0, 0, 2], 0).into();
+    socket
+        .bind(own)
+        .expect("the whole of 127/8 is this machine");
+    let stream = socket.connect(world.places.public).await;
+    H1::over(stream.expect("the gateway accepts"))
 }

@@ -172,7 +172,7 @@ pub(crate) struct Cell {
     pub(crate) effects: usize,
 }
 
-/// Of one fault over all shapes.
+/// Of one fault in one shape: runs whose app saw nothing, and those of them told `unknown`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Regret {
     unseen: usize,
@@ -188,7 +188,7 @@ pub(crate) struct Summary {
     pub(crate) avoidable: usize,
     pub(crate) queued: usize,
     pub(crate) cells: BTreeMap<(Fault, usize), Cell>,
-    regrets: BTreeMap<Fault, Regret>,
+    regrets: BTreeMap<(Fault, usize), Regret>,
     /// Told `unknown` because the tunnel was lost while its agent lived, and of these those of which
     /// the ledger knew better soon after.
     pub(crate) lost: usize,
@@ -198,12 +198,38 @@ pub(crate) struct Summary {
 }
 
 /// Whose fault an `unknown` for an unseen request is.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
     App,
     AgentAlive,
+    /// The carrier is known to be gone, and no other comes in time or at all.
     Lost,
+    /// The carrier falls silent and counts as standing: the windows of the simulated routes run out
+    /// before a silent peer is dead (six seconds). With windows that outlast that, as those of the
+    /// defaults do, the exchange goes on over the next carrier.
+    Silent,
+    /// The carrier breaks, and the next one stands before any window runs out.
     Resumed,
+}
+
+impl Blame {
+    pub(crate) const ALL: [Self; 5] = [
+        Self::App,
+        Self::AgentAlive,
+        Self::Lost,
+        Self::Silent,
+        Self::Resumed,
+    ];
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::App => "app",
+            Self::AgentAlive => "agent",
+            Self::Lost => "lost",
+            Self::Silent => "silent",
+            Self::Resumed => "resumed",
+        }
+    }
 }
 
 const fn blame(fault: Fault) -> Blame {
@@ -224,17 +250,16 @@ const fn blame(fault: Fault) -> Blame {
         | Fault::GatewayDrain
         | Fault::AgentDrain => Blame::AgentAlive,
         Fault::CarrierFin | Fault::CarrierRst | Fault::CutBriefly => Blame::Resumed,
-        Fault::CutForGood
-        | Fault::HoleToAgent
+        Fault::CutForGood | Fault::AgentKill | Fault::GatewayKill | Fault::TokenRevoked => {
+            Blame::Lost
+        }
+        Fault::HoleToAgent
         | Fault::HoleToGateway
         | Fault::HoleBoth
         | Fault::DelayToAgent
         | Fault::DelayToGateway
-        | Fault::AgentKill
         | Fault::AgentSleeps
-        | Fault::AgentFreezes
-        | Fault::GatewayKill
-        | Fault::TokenRevoked => Blame::Lost,
+        | Fault::AgentFreezes => Blame::Silent,
     }
 }
 
@@ -264,7 +289,8 @@ impl Summary {
             && !findings.saw
             && !slow
         {
-            let regret = self.regrets.entry(plan.fault).or_default();
+            let key = (plan.fault, schedule.shape);
+            let regret = self.regrets.entry(key).or_default();
             regret.unseen += 1;
             regret.unknown += usize::from(findings.regret);
         }
@@ -303,14 +329,15 @@ impl Summary {
         let theirs = self
             .regrets
             .iter()
-            .filter(|(fault, _)| blame(**fault) == whose);
+            .filter(|((fault, _), _)| blame(*fault) == whose);
         let (unseen, unknown) = theirs.fold((0, 0), |(unseen, unknown), (_, regret)| {
             (unseen + regret.unseen, unknown + regret.unknown)
         });
         100.0 * unknown as f64 / f64::from(u32::try_from(unseen.max(1)).unwrap_or(u32::MAX))
     }
 
-    /// For people: per fault how often it struck to an effect, and the shapes where it never did.
+    /// For people: per fault how often it struck to an effect, and the same for each shape; in brackets
+    /// how many were told `unknown` of those whose app saw nothing.
     pub(crate) fn table(&self) -> String {
         let mut text = String::new();
         for fault in Fault::ALL {
@@ -322,19 +349,27 @@ impl Summary {
                 .collect();
             let schedules: usize = cells.iter().map(|(_, cell)| cell.schedules).sum();
             let effects: usize = cells.iter().map(|(_, cell)| cell.effects).sum();
-            let regret = self.regrets.get(fault).copied().unwrap_or_default();
+            let regrets = cells.iter().map(|(shape, _)| {
+                let regret = self.regrets.get(&(*fault, *shape));
+                regret.copied().unwrap_or_default()
+            });
+            let regrets: Vec<Regret> = regrets.collect();
+            let unseen: usize = regrets.iter().map(|regret| regret.unseen).sum();
+            let unknown: usize = regrets.iter().map(|regret| regret.unknown).sum();
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
-                "  {:18} schedules={schedules:6} effects={effects:6} unseen={:5} unknown={:5}",
+                "  {:18} schedules={schedules:6} effects={effects:6} unseen={unseen:5} unknown={unknown:5}",
                 fault.word(),
-                regret.unseen,
-                regret.unknown,
             );
-            let per_shape: Vec<String> = cells
-                .iter()
-                .map(|(shape, cell)| format!("{}={}", SHAPES[*shape].name, cell.effects))
-                .collect();
+            let per_shape = cells.iter().zip(&regrets).map(|((shape, cell), regret)| {
+                let name = SHAPES[*shape].name;
+                match regret.unknown {
+                    0 => format!("{name}={}", cell.effects),
+                    unknown => format!("{name}={}({unknown}/{})", cell.effects, regret.unseen),
+                }
+            });
+            let per_shape: Vec<String> = per_shape.collect();
             let _ = writeln!(text, "      {}", per_shape.join(" "));
         }
         text

@@ -240,6 +240,8 @@ impl Programs {
                     local: NOWHERE,
                     tls: false,
                     sni: None,
+                    certified: false,
+                    allowance: None,
                     connection: 1,
                 };
                 let task = match front {

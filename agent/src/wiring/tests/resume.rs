@@ -159,10 +159,26 @@ async fn a_tunnel_goes_on_over_the_next_connection_and_readiness_follows() {
     agent.outcome().await.expect("stopped");
 }
 
+/// The next terminal that an agent tells of a lost tunnel; they come one by one here.
+async fn reported(tunnel: &Tunnel) -> ReportEntry {
+    let reported = async {
+        loop {
+            if let Notice::Report(entries) = tunnel.notice().await.expect("news") {
+                return entries;
+            }
+        }
+    };
+    let entries = timeout(SOON, reported).await.expect("in time");
+    let [entry] = entries[..] else {
+        panic!("{entries:?}")
+    };
+    entry
+}
+
 #[tokio::test]
 async fn what_became_of_streams_of_a_lost_tunnel_is_told_over_the_next_one() {
     let gateway = Gateway::start().await;
-    let (port, _tell) = late_app().await;
+    let (port, tell) = late_app().await;
     let agent = start(gateway.options().with_app(spec(port)));
     let tunnel = gateway.knocked().await.begin(1).await;
     let _stream = asked(&tunnel).await;
@@ -175,19 +191,14 @@ async fn what_became_of_streams_of_a_lost_tunnel_is_told_over_the_next_one() {
     let anew = gateway.knocked().await;
     assert_eq!(anew.applicant.resume(), None);
     let second = anew.begin(2).await;
-    let reported = async {
-        loop {
-            if let Notice::Report(entries) = second.notice().await.expect("news") {
-                return entries;
-            }
-        }
-    };
-    let entries = timeout(SOON, reported).await.expect("in time");
-    let [entry] = entries[..] else {
-        panic!("{entries:?}")
-    };
+    let entry = reported(&second).await;
     assert_eq!((entry.tunnel, entry.stream.0), (1, 1));
     assert_eq!((entry.written, entry.read), (REQUEST.len() as u64, 0));
+    // The app was left to its work, and its answer is told as well.
+    tell.send_replace(true);
+    let answered = reported(&second).await;
+    assert_eq!((answered.tunnel, answered.stream.0), (1, 1));
+    assert_eq!((answered.written, answered.read), (entry.written, 4));
     agent.handle.stop(Stop::Now);
     agent.outcome().await.expect("stopped");
 }

@@ -1,5 +1,6 @@
 //! What becomes known after the client was told, in virtual time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bridgehead_protocol::handshake::Identity;
@@ -207,6 +208,46 @@ async fn the_report_of_a_lost_tunnel_decides_what_its_counts_can() {
             assert_eq!(world.outcome(&answer).state, state, "never changes");
         }
         world.end([], &["failed/unknown/BH_APP_STARTING"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_report_of_an_agent_that_is_back_at_once_is_waited_for_and_no_longer() {
+    let late = Duration::from_millis(600);
+    let in_time = Duration::from_millis(400);
+    for (owner, after, delivery) in [
+        ("a", in_time, "not_delivered"),
+        ("a", late, "unknown"),
+        ("b", in_time, "unknown"),
+    ] {
+        let world = World::with("hold = \"0s\"").await;
+        let agent = world.agent("a");
+        let mut client = world.client();
+        client.post("", "hello").await;
+        let mut app = agent.app().await;
+        app.begin().await;
+        let ledger = Arc::clone(&world.shared.ledger);
+        let clock = world.shared.clock;
+        let reports = tokio::spawn(async move {
+            pass(after).await;
+            ledger.report(clock.now(), &identity(owner), &reported(0, 0));
+        });
+        agent.cut();
+        let before = world.elapsed();
+        let answer = client.answer().await;
+        assert_eq!(answer.error()["reason"], "tunnel_lost");
+        assert_eq!(answer.error()["delivery"], delivery, "{owner} {after:?}");
+        let waited = world.elapsed().saturating_sub(before);
+        assert!(waited <= Duration::from_millis(510), "{waited:?}");
+        reports.await.unwrap();
+        client.leave();
+        let word = if delivery == "unknown" {
+            "failed"
+        } else {
+            "refused"
+        };
+        let ended = format!("{word}/{delivery}/BH_APP_STARTING");
+        world.end([], &[ended.as_str()]).await;
     }
 }
 

@@ -138,6 +138,49 @@ async fn a_newcomer_is_told_the_truth_once_the_tunnel_has_lapsed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_exchange_of_which_nothing_was_handed_over_leaves_a_tunnel_without_a_carrier() {
+    let world = World::new().await;
+    let waiting = lasting(&world, SECOND * 60);
+    let mut client = world.client();
+    client.post("", "hello").await;
+    let unopened = waiting.accept().await;
+    let standing = world.agent("b");
+    waiting.suspend();
+    let mut app = standing.app().await;
+    app.request().await;
+    app.answer("here").await;
+    assert_eq!(client.answer().await.text(), "here");
+    assert!(world.elapsed() < SECOND, "{:?}", world.elapsed());
+    client.leave();
+    drop((app, unopened));
+    waiting.resume();
+    world
+        .end([waiting, standing], &["answered/delivered/"])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exchange_that_was_handed_over_waits_for_its_own_carrier() {
+    let world = World::new().await;
+    let waiting = lasting(&world, SECOND * 60);
+    let mut client = world.client();
+    client.post("", "hello").await;
+    let mut app = waiting.app().await;
+    app.request().await;
+    let standing = world.agent("b");
+    waiting.suspend();
+    assert!(standing.is_left_alone(SECOND * 5).await);
+    waiting.resume();
+    app.answer("served").await;
+    assert_eq!(client.answer().await.text(), "served");
+    client.leave();
+    drop(app);
+    world
+        .end([waiting, standing], &["answered/delivered/"])
+        .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_newcomer_takes_another_agent_and_waits_for_nobody() {
     let world = World::new().await;
     let waiting = lasting(&world, SECOND * 60);

@@ -470,7 +470,8 @@ async fn a_draining_agent_finishes_and_gets_nothing_new() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crowd_that_is_held_asks_in_turns_and_is_released_in_turns() {
-    let world = World::new().await;
+    // All of the crowd has one address.
+    let world = World::with("client_share = \"100%\"").await;
     world.app_was_reached();
     let agent = world.agent("a");
     let mut clients = Vec::new();

@@ -10,7 +10,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::task::{Context, Poll, ready};
 
-use bridgehead_protocol::conn::OpenError;
+use bridgehead_protocol::conn::{Ended, OpenError};
 use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Reason, WindowKind};
@@ -27,6 +27,7 @@ use crate::telemetry::access::AppConn;
 use crate::tunnel::connection::AppConnection;
 use crate::tunnel::live::Place;
 use crate::tunnel::pool::{Kept, Seat, Wanted};
+use crate::tunnel::registry::TunnelNumber;
 use crate::tunnel::uptake::PATIENCE;
 
 /// What a try runs on.
@@ -48,13 +49,13 @@ impl Shared {
     pub(super) fn link<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &Attempt<'_>,
+        attempt: &mut Attempt<'_>,
         mut place: Place,
     ) -> Result<Link, Miss> {
         let now = self.clock.now();
         let pool = place.tunnel.pool.app(&attempt.app.name);
         let at_most = if attempt.normal.method.is_safe() {
-            self.app_idle
+            self.bounds.load().app_idle
         } else {
             UNSAFE_IDLE
         };
@@ -64,7 +65,9 @@ impl Shared {
             at_most,
         };
         if !attempt.fresh_only
-            && let Some(kept) = pool.take(now, wanted)
+            && let Some(kept) = pool.take(now, wanted, |kept| {
+                attempt.portion.bears(kept.control().exposure())
+            })
         {
             match self.reused(exchange, attempt, kept, place) {
                 Ok(link) => return Ok(link),
@@ -79,11 +82,13 @@ impl Shared {
         let open = Open {
             app: attempt.app.name.to_string(),
             kind,
-            remaining: self.remaining(attempt).min(self.app_connect),
+            remaining: self.remaining(attempt).min(self.bounds.load().app_connect),
             credit: 0,
             client: Some(exchange.info.peer),
         };
-        match place.tunnel.tunnel.open(open) {
+        let usual = self.enroll.terms.load().settings.initial_window;
+        let cap = attempt.portion.first(usual).unwrap_or(u32::MAX);
+        match place.tunnel.tunnel.open_within(open, cap) {
             Ok(stream) => Ok(Link {
                 connection: AppConnection::new(kind, stream),
                 seat,
@@ -121,6 +126,10 @@ impl Shared {
             place
         };
         exchange.guard.opened(self.clock.now(), AppConn::Reused);
+        if attempt.portion.is_everything() {
+            // Its last exchange may have had little.
+            kept.connection.control().cap(u32::MAX);
+        }
         Ok(Link {
             place,
             connection: kept.connection,
@@ -138,7 +147,10 @@ impl Shared {
     ) -> Result<Link, Miss> {
         let number = link.place.tunnel.number;
         let control = link.connection.control().clone();
-        match self.opened(exchange, attempt, &control, &link.seat).await {
+        match self
+            .opened(exchange, attempt, &control, &link.seat, number)
+            .await
+        {
             Ok(Stood::Own) => {
                 link.seat.stands();
                 exchange.guard.opened(self.clock.now(), link.conn);
@@ -147,6 +159,7 @@ impl Shared {
             }
             // The new one is dropped: nothing was said on it.
             Ok(Stood::Given(kept)) => {
+                attempt.portion.takes(kept.connection.control().exposure());
                 attempt.app.reached();
                 self.reused(exchange, attempt, kept, link.place)
                     .map_err(|_| Miss::before_handover(Reason::StaleConnection, None).of_reused())
@@ -163,14 +176,22 @@ impl Shared {
     async fn opened<B: ClientBody, A: ClientAnswer>(
         &self,
         exchange: &mut Exchange<'_, B, A>,
-        attempt: &mut Attempt<'_>,
+        attempt: &Attempt<'_>,
         control: &StreamControl,
         seat: &Seat,
+        number: TunnelNumber,
     ) -> Result<Stood, Finish> {
         let due = attempt.windows.due().unwrap_or(Moment::ZERO);
+        let (name, avoid) = (&attempt.app.name, &attempt.avoid);
+        let elsewhere = || self.tunnels.stands_beside(name, avoid, Some(number));
         let opened = poll_fn(|cx: &mut Context<'_>| match control.poll_opened(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(Stood::Own)),
             Poll::Ready(Err(ended)) => Poll::Ready(Err(Finish::App(AppFault::Ended(ended.0)))),
+            // Nothing was handed over: whoever stands takes it, and nobody waits for a carrier.
+            Poll::Pending if control.view().suspended && elsewhere() => {
+                let stranded = AppFault::Ended(Ended::NotOpened);
+                Poll::Ready(Err(Finish::App(stranded)))
+            }
             Poll::Pending => exchange
                 .body
                 .poll_left(cx)

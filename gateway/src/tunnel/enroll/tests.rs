@@ -58,22 +58,25 @@ fn door() -> Door {
     let other = Token::generate("k2", &[8; 32]).unwrap();
     let agents = [entry("edge-1", &token()), entry("edge-2", &other)];
     let enroll = Enroll {
+        certificates: std::sync::atomic::AtomicBool::new(false),
         tunnels: Arc::default(),
         tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&agents))),
-        terms: Terms {
-            node: "gw".into(),
-            features: Vec::new(),
-            ping_after: settings().ping_after,
-            resume_window: WINDOW,
-            limits: limits(&settings()),
-            nodes: Vec::new(),
-        },
-        settings: settings(),
-        pool: PoolLimits {
-            idle: Duration::from_secs(4),
-            per_app: 8,
-        },
-        handshake: Duration::from_secs(10),
+        terms: ArcSwap::from_pointee(TunnelTerms {
+            told: Terms {
+                node: "gw".into(),
+                features: Vec::new(),
+                ping_after: settings().ping_after,
+                resume_window: WINDOW,
+                limits: limits(&settings()),
+                nodes: Vec::new(),
+            },
+            settings: settings(),
+            pool: PoolLimits {
+                idle: Duration::from_secs(4),
+                per_app: 8,
+            },
+            handshake: Duration::from_secs(10),
+        }),
         clock: Clock::start(),
         chance: Arc::new(Chance::planted(1)),
         metrics: Metrics::new(),

@@ -5,6 +5,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::conn::flow::{Due, RecvHalf};
 use crate::conn::*;
 use crate::testing::Pair;
 use crate::wire::{AppKind, FinalCause};
@@ -147,4 +148,36 @@ fn near_the_limit_fresh_windows_are_small_and_none_grows() {
         pair.settle().unwrap();
     }
     assert!(pair.agent.room(fresh) <= SMALL_WINDOW as usize);
+}
+
+/// Credit that a reader grants who takes all there is, `steps` times.
+fn read_on(half: &mut RecvHalf, steps: usize) -> u64 {
+    for _ in 0..steps {
+        let come = usize::try_from(half.exposure()).expect("it fits");
+        half.push(Bytes::from(vec![0; come]), false)
+            .expect("within its credit");
+        while half.take(usize::MAX).is_some() {}
+        // Far beyond two round trips: nothing grows by itself.
+        let later = Moment::from_micros(u64::MAX / 2);
+        assert!(
+            half.credit_due(later, Duration::ZERO, 1 << 20, Due::Half)
+                .is_some()
+        );
+    }
+    half.exposure()
+}
+
+#[test]
+fn a_bounded_stream_is_never_granted_more_than_its_bound_and_opens_up_at_once_when_it_is_lifted() {
+    const USUAL: u32 = 256 * 1024;
+    let mut half = RecvHalf::new(8 * 1024, Moment::ZERO);
+    half.cap(8 * 1024, USUAL);
+    assert_eq!(read_on(&mut half, 3), 8 * 1024);
+    half.cap(u32::MAX, USUAL);
+    assert_eq!(half.exposure(), 8 * 1024, "nothing was read since");
+    assert_eq!(read_on(&mut half, 1), u64::from(USUAL));
+    // What was granted stays granted until it is used up.
+    half.cap(16 * 1024, USUAL);
+    assert_eq!(half.exposure(), u64::from(USUAL));
+    assert_eq!(read_on(&mut half, 2), 16 * 1024);
 }

@@ -76,7 +76,10 @@ impl CarrierEnd {
 }
 
 impl Carrier {
-    fn new(io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, kind: CarrierKind) -> Self {
+    pub(super) fn new(
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        kind: CarrierKind,
+    ) -> Self {
         Self {
             io: Box::new(io),
             kind,

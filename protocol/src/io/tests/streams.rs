@@ -175,3 +175,42 @@ async fn a_reader_alone_gives_credit_back_at_once() {
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_that_is_closed_after_counts_tells_what_was_written() {
+    for concludes in [true, false] {
+        let world = world();
+        let (mut stream, app) = world.opened().await;
+        stream.control().begin(begin());
+        stream.write(&mut Bytes::from_static(b"question"));
+        let mut socket = Vec::new();
+        loop {
+            let next = poll_fn(|cx| app.poll_outgoing(cx, &mut socket, FailedWrite::TookNothing));
+            match next.await.unwrap() {
+                Outgoing::Begin { .. } => app.begun(),
+                _ => break,
+            }
+        }
+        let before = Instant::now();
+        let within = Duration::from_millis(500);
+        world.gateway.drain(GoAwayReason::Revoked, Duration::ZERO);
+        world.gateway.close_after_counts(within);
+        let fenced = poll_fn(|cx| app.poll_given_up(cx)).await;
+        assert_eq!(fenced, Outgoing::Fenced { linger: false });
+        if concludes {
+            app.conclude(FinalCause::Fenced);
+        }
+        let reason = world.gateway_driver.await.unwrap();
+        let view = stream.control().view();
+        if concludes {
+            assert_eq!(reason, CloseReason::Drained);
+            assert!(before.elapsed() < within, "{:?}", before.elapsed());
+            assert!(matches!(view.ended, Some(Ended::Final { written: 8, .. })));
+        } else {
+            // An agent that counts and does not end is not waited for any longer.
+            assert_eq!(reason, CloseReason::Closed);
+            assert_eq!(before.elapsed(), within);
+            assert_eq!(view.counted.map(|counted| counted.written), Some(8));
+        }
+    }
+}
