@@ -282,12 +282,14 @@ impl Summary {
             cell.schedules += 1;
             cell.effects += usize::from(effect);
         }
-        // A connection that takes longer than the window is refused just when the window ends: if
-        // that word is late, nobody could have waited for it.
-        let slow = ground.setting.shape.script == Script::Slow;
+        // A connection that takes longer than the window is refused just when the window ends, and a
+        // body over its limit ends its request at once: a word that is late then could not be waited
+        // for, and the share would say nothing of the fault.
+        let shape = &ground.setting.shape;
+        let ends_at_once = shape.script == Script::Slow || shape.limited;
         if let [plan] = schedule.plans[..]
             && !findings.saw
-            && !slow
+            && !ends_at_once
         {
             let key = (plan.fault, schedule.shape);
             let regret = self.regrets.entry(key).or_default();
@@ -295,6 +297,9 @@ impl Summary {
             regret.unknown += usize::from(findings.regret);
         }
         let mut fallen = findings.fallen;
+        if findings.queued {
+            fallen.push("told unknown with nothing emitted".to_owned());
+        }
         if findings.avoidable {
             fallen.push("avoidable: the proof came in time and was not waited for".to_owned());
         }

@@ -82,12 +82,13 @@ impl<'a> Case<'a> {
     fn of(shape: &'a Shape, outcome: &'a Outcome) -> Self {
         let mut links: BTreeMap<u16, (u64, u64)> = BTreeMap::new();
         let whole = view(&outcome.entries, outcome.mark, outcome.entries.len());
-        // What an h2c connection says before its first request: preface and settings.
+        // What an h2c connection says before its first request: preface and settings. All it ever said,
+        // if no request began; if connections differ, the longest, for no request is that short.
         let greeting = match shape.back {
             Back::Http1 | Back::Tcp => 0,
             Back::H2c => {
                 let fresh = whole.values().filter_map(|stream| stream.begun);
-                fresh.min().unwrap_or(0)
+                fresh.max().unwrap_or(u64::MAX)
             }
         };
         let linked: Vec<u16> = outcome.entries[outcome.mark..]
