@@ -16,7 +16,7 @@ use bridgehead_protocol::wire::Kind;
 use self::view::{allowed, tunnels, view};
 use crate::fault::Fault;
 use crate::frames::Whose;
-use crate::journal::{Class, Entry, Op};
+use crate::journal::{Class, Entry, Op, When};
 use crate::run::Outcome;
 use crate::shape::{Back, Shape};
 
@@ -181,7 +181,8 @@ impl<'a> Case<'a> {
         let cut = self.struck(Fault::loses_the_carrier);
         if delivery == Delivery::Unknown && cut && proven {
             // "Given to a carrier" begins with the carrier's queue, whose content dies with it.
-            findings.queued = true;
+            // Of a frame that was cut the carrier took half, and no wire shows whose it was.
+            findings.queued = self.outcome.plans.iter().all(|p| p.when != When::Amid);
         } else if !may.contains(&delivery) {
             fallen.push(format!("I3 told {delivery}, the wire allows {may:?}"));
         }
