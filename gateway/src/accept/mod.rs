@@ -22,6 +22,6 @@ mod transport;
 mod upload;
 
 pub use limits::Limits;
-pub use transport::{RawTransport, Transport};
+pub use transport::Transport;
 
 pub use crate::request::front::{Corridor, Refusal, Spoken};

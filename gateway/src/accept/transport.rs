@@ -4,6 +4,8 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use crate::request::front::RawClient;
+
 /// A byte stream to a client.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
     /// True if the peer has reset the connection, as far as can be known without reading.
@@ -13,18 +15,15 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send {
     fn reset_on_close(&self);
 }
 
-/// A client's connection on which nothing is parsed.
-pub trait RawTransport: Transport + Sync {
-    /// Ends once the connection is known to be broken; what the client says, and a half-close, stay to
-    /// be read. Cancel safe.
-    fn broken(&self) -> impl Future<Output = ()> + Send;
-}
-
-impl RawTransport for TcpStream {
+impl RawClient for TcpStream {
     async fn broken(&self) {
         if self.peek(&mut [0]).await.is_ok() {
             std::future::pending().await
         }
+    }
+
+    fn reset_on_close(&self) {
+        Transport::reset_on_close(self);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the corridor needs of a client's connection: one exchange's body and one answer.
+//! What the corridor needs of a client's connection: one exchange's body and one answer, or its bytes.
 //!
 //! `accept` implements these for HTTP/1 and HTTP/2; the corridor knows no protocol. All methods are
 //! poll-shaped so that the corridor can run both directions, the windows and the client's leaving
@@ -11,9 +11,20 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, StatusCode};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::allowance::Allowance;
 use crate::h1::HeadError;
+
+/// A client's connection on which nothing is parsed.
+pub trait RawClient: AsyncRead + AsyncWrite + Unpin + Send + Sync {
+    /// Ends once the connection is known to be broken; what the client says, and a half-close, stay to
+    /// be read. Cancel safe.
+    fn broken(&self) -> impl Future<Output = ()> + Send;
+
+    /// Makes closing it a reset, so that no clean end can be read into it.
+    fn reset_on_close(&self);
+}
 
 /// HTTP version spoken by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,10 +14,9 @@ use tokio::io::copy_bidirectional_with_sizes;
 use super::admission::{count_share, overload};
 use super::app::Offsets;
 use super::apps::AppState;
-use super::front::ClientInfo;
+use super::front::{ClientInfo, RawClient};
 use super::retry::{Failed, Next, Tries};
 use super::{Exchanges, Shared, draining, evidence};
-use crate::accept::RawTransport;
 use crate::config::defaults::DEAD_AFTER;
 use crate::error::Failure;
 use crate::route::AppRoute;
@@ -43,7 +42,7 @@ enum CutShort {
 
 impl Exchanges {
     /// Serves one connection to the end. Dropping the future closes it abruptly.
-    pub async fn serve_tcp<IO: RawTransport>(&self, mut client: IO, info: ClientInfo, app: &str) {
+    pub async fn serve_tcp<IO: RawClient>(&self, mut client: IO, info: ClientInfo, app: &str) {
         let shared = self.shared();
         let state = shared.apps.state(app);
         let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
@@ -172,7 +171,7 @@ impl Shared {
         guard: &mut ExchangeGuard,
         way: &Way<'_>,
         info: &ClientInfo,
-        client: &impl RawTransport,
+        client: &impl RawClient,
     ) -> Result<(Place, TunnelStream), Failure> {
         let mut tries = Tries::begin(self.clock.now(), way.hold, way.window);
         let mut avoid = Vec::new();
@@ -263,7 +262,7 @@ impl Shared {
     }
 
     /// Waits for the next try, unless the client resets its connection first.
-    async fn wait_tcp(&self, client: &impl RawTransport, pause: Duration) -> Hold {
+    async fn wait_tcp(&self, client: &impl RawClient, pause: Duration) -> Hold {
         let mut shutdown = self.shutdown.clone();
         tokio::select! {
             biased;

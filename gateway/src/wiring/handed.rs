@@ -13,12 +13,12 @@ use bridgehead_protocol::io::carrier::Carrier;
 use super::gateway::{self, Ground};
 use super::knobs::Knobs;
 use super::workers::Fronts;
-use crate::accept::{RawTransport, Transport};
+use crate::accept::Transport;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::request::Shared;
-use crate::request::front::ClientInfo;
+use crate::request::front::{ClientInfo, RawClient};
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
 
@@ -66,7 +66,7 @@ impl Handed {
     }
 
     /// Serves a connection to a TCP app to its end. Dropping the future cuts it.
-    pub fn tcp<IO: RawTransport>(
+    pub fn tcp<IO: RawClient>(
         &self,
         io: IO,
         info: ClientInfo,

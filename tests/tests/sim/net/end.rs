@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bridgehead_agent::app::connect::Given;
-use bridgehead_gateway::accept::{RawTransport, Transport};
+use bridgehead_gateway::accept::Transport;
+use bridgehead_gateway::request::front::RawClient;
 use bytes::Buf;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
@@ -289,7 +290,11 @@ impl Transport for End {
     }
 }
 
-impl RawTransport for End {
+impl RawClient for End {
+    fn reset_on_close(&self) {
+        Transport::reset_on_close(self);
+    }
+
     async fn broken(&self) {
         std::future::poll_fn(|cx| {
             self.net.with(|world| {
