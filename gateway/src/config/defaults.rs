@@ -111,7 +111,7 @@ impl Default for Limits {
             h2_pending_resets: 20,
             // One download on a long path; beside it some kilobytes for each of a hundred streams. With
             // what is on its way through, a connection stays below four megabytes.
-            h2_held: u64::from(2 * MIB),
+            h2_held: u64::from(MIB),
             h2_ping: Duration::from_secs(20),
             h2_ping_timeout: Duration::from_secs(10),
         }

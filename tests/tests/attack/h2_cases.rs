@@ -221,7 +221,7 @@ pub(crate) const CASES: &[H2Case] = &[
     answered(501, "CONNECT: plain", rfc::H2_CONNECT, &[(":method", "CONNECT"), (":authority", "$H")]),
     no("CONNECT: with a path", rfc::H2_CONNECT, &[(":method", "CONNECT"), (":authority", "$H"), (":path", "/c")]),
     no("CONNECT: with a scheme", rfc::H2_CONNECT, &[(":method", "CONNECT"), (":scheme", "http"), (":authority", "$H")]),
-    answered(501, "CONNECT: without an authority", rfc::H2_CONNECT, &[(":method", "CONNECT")]),
+    no("CONNECT: without an authority", rfc::H2_CONNECT, &[(":method", "CONNECT")]),
     no("CONNECT: a protocol and no path", rfc::H2_PROTOCOL, &[(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "$H")]),
     no("CONNECT: a protocol and a length", rfc::H2_PROTOCOL, &[(":method", "CONNECT"), (":protocol", "websocket"), (":scheme", "http"), (":authority", "$H"), (":path", "/c"), ("content-length", "3")]),
     no("GET with a protocol", rfc::H2_PROTOCOL, g!((":protocol", "websocket"))),
