@@ -40,8 +40,9 @@ pub(super) async fn watch(shared: Arc<Shared>, budget: Arc<Budget>, meter: Meter
         if level == Level::Over && Instant::now() >= settled {
             let excess = used.saturating_sub(budget / 100 * AIM);
             let count = shared.loads.give_up(excess);
-            settled = Instant::now() + SETTLE;
+            // Where nobody held enough to be worth it, the next look may find somebody who does.
             if count > 0 {
+                settled = Instant::now() + SETTLE;
                 tracing::warn!(count, bytes = used, "streams given up, memory is short");
             }
         }

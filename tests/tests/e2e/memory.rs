@@ -1,6 +1,8 @@
 //! The memory budget: what is refused and what is given up when it runs short. The cause is real: a
 //! budget that the process exceeds, or answers that nobody reads.
 
+use std::time::Duration;
+
 use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::{self, H1};
 use bridgehead_tests::wait;
@@ -39,16 +41,19 @@ async fn above_its_budget_a_gateway_refuses_what_is_new_and_says_that_nothing_wa
     assert!(after.sum("memory_bytes", &[("kind", "resident")]) > 1e6);
 }
 
-/// Answers with as much as anybody takes.
+/// Answers with as much as anybody takes, in short pieces and so slowly that little comes between two
+/// looks of the gateway at its memory: what passes the budget then is memory that nobody counts.
 async fn flood(mut conn: Conn) {
     if conn.read_head().await.is_none() {
         return;
     }
     let length = u64::from(u32::MAX);
     let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
-    let piece = vec![b'x'; 64 * 1024];
+    let piece = vec![b'x'; 4 * 1024];
     if conn.write(head).await {
-        while conn.write(&piece).await {}
+        while conn.write(&piece).await {
+            wait::dawdle(Duration::from_millis(20)).await;
+        }
     }
 }
 
@@ -64,8 +69,8 @@ async fn reluctant(world: &World) -> H1 {
 }
 
 /// What all of them may hold together, connections included; less than they would.
-const ROOM: u64 = 5 << 20;
-const CLIENTS: usize = 60;
+const ROOM: u64 = 10 << 20;
+const CLIENTS: usize = 120;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn when_answers_pile_up_those_that_hold_most_are_cut_visibly_and_the_gateway_lives() {
@@ -98,9 +103,8 @@ async fn when_answers_pile_up_those_that_hold_most_are_cut_visibly_and_the_gatew
     let count = wait::until(wait::SOON, "streams being given up", cut).await;
     eprintln!("{count} of {CLIENTS} answers were cut");
     let held = world.gateway.resident();
-    // So small a budget is passed by what comes between two looks, and by what the allocator keeps;
-    // how far depends on how fast the machine is, so this bounds only what no stream may hold.
-    assert!(held < budget + budget / 2, "{held} of {budget} bytes");
+    eprintln!("{held} of {budget} bytes");
+    assert!(held < budget + budget / 4, "{held} of {budget} bytes");
     assert_eq!(world.admin("/v1/status").await["draining"], false);
     // Nobody who was cut takes what came for a whole answer.
     drop(clients);
