@@ -40,6 +40,8 @@ pub struct Seen {
     pub bytes: Vec<u8>,
     /// Number of bytes read.
     pub count: u64,
+    /// Heads of requests that were read whole.
+    pub heads: u64,
     /// When it was accepted.
     pub opened: Instant,
     /// When the first byte came.
@@ -54,6 +56,7 @@ impl Seen {
         Self {
             bytes: Vec::new(),
             count: 0,
+            heads: 0,
             opened: Instant::now(),
             first: None,
             ended: None,
@@ -70,7 +73,16 @@ impl Seen {
     }
 
     /// Everything read, as text.
+    ///
+    /// # Panics
+    /// If more was read than is kept: what is looked for may be missing.
     pub fn text(&self) -> String {
+        assert!(
+            self.count == self.bytes.len() as u64,
+            "{} bytes were read and {} kept",
+            self.count,
+            self.bytes.len()
+        );
         String::from_utf8_lossy(&self.bytes).into_owned()
     }
 
@@ -213,7 +225,12 @@ impl App {
         self.log.lock().iter().map(|s| s.count).sum()
     }
 
-    /// Everything seen over all connections, as text.
+    /// Heads of requests that were read whole, over all connections.
+    pub fn heads(&self) -> u64 {
+        self.log.lock().iter().map(|s| s.heads).sum()
+    }
+
+    /// Everything seen over all connections, as text. Panics as [`Seen::text`] does.
     pub fn text(&self) -> String {
         self.recorder().text()
     }

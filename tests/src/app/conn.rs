@@ -125,6 +125,7 @@ impl Conn {
             if let Some(end) = find(&self.buffer, b"\r\n\r\n") {
                 let rest = self.buffer.split_off(end + 4);
                 let head = std::mem::replace(&mut self.buffer, rest);
+                self.log.change(self.index, |seen| seen.heads += 1);
                 return Some(Head::parse(&String::from_utf8_lossy(&head[..end])));
             }
             if !self.fill().await {

@@ -358,7 +358,11 @@ async fn only_so_many_large_bodies_are_under_way_at_once() {
     assert!(first.send(&body[1..]).await);
     assert_eq!(first.answer("POST").await.status, 200);
     assert_eq!(world.ask("POST", "/next", &body).await.status, 200);
-    assert!(!app.text().contains("/refused"));
+    assert_eq!(
+        app.heads(),
+        4,
+        "first, small, streamed, next, and not the refused one"
+    );
     let after = world.metrics().await;
     assert_eq!(
         refusals(&after, "LARGE_BODY_BACKEND_BUSY", "large_body"),

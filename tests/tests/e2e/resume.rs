@@ -364,8 +364,7 @@ async fn black_hole(ways: &[Way]) {
     let (took, (asked, longest)) = tokio::join!(fault, keep_asking(&relayed.world, until));
     eprintln!("{ways:?}: resumed after {took:?}; {asked} requests, the longest took {longest:?}");
     assert!(took < NOTICED, "noticed after {took:?}");
-    let heads = app.text().matches(" HTTP/1.1\r\n").count() as u64;
-    assert_eq!(heads, asked, "each came once");
+    assert_eq!(app.heads(), asked, "each came once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -396,8 +395,7 @@ async fn an_agent_that_is_stopped_for_five_seconds_fails_no_request() {
     };
     let ((), (asked, longest)) = tokio::join!(fault, keep_asking(&relayed.world, until));
     eprintln!("{asked} requests, the longest took {longest:?}");
-    let heads = app.text().matches(" HTTP/1.1\r\n").count() as u64;
-    assert_eq!(heads, asked, "each came once");
+    assert_eq!(app.heads(), asked, "each came once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -555,8 +553,7 @@ async fn cut_kind(world: World, target: std::net::SocketAddr, scheme: &str, app:
     relayed.until_resumes(1, wait::SOON).await;
     let resumes = relayed.resumes().await;
     eprintln!("{scheme}: {asked} requests, {resumes} resumes, the longest took {longest:?}");
-    let heads = app.text().matches(" HTTP/1.1\r\n").count() as u64;
-    assert_eq!(heads, asked, "each came once");
+    assert_eq!(app.heads(), asked, "each came once");
     let carriers = || async {
         let metrics = relayed.world.metrics().await;
         (metrics.sum("carriers", &[("kind", scheme)]) == metrics.sum("tunnels", &[])).then_some(())
