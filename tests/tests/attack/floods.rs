@@ -13,6 +13,8 @@ use bridgehead_tests::frames::{self, RawH2, kind};
 use bridgehead_tests::h2c::H2;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Setup, World, setup};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 
 use crate::ALONE;
 use crate::attackers::{ATTACKS, Attack, sink};
@@ -220,28 +222,43 @@ async fn streams_that_were_given_up_in_one_breath_trouble_nobody() {
     assert!(!app.text().contains("/provoked"), "{}", app.text());
 }
 
-/// Bytes by which the gateway grows while `connections` attackers hold all they can.
-async fn grown(world: &World, connections: usize, burst: &[u8]) -> u64 {
-    use tokio::io::AsyncWriteExt;
-    let before = world.gateway.resident();
-    let mut held = Vec::new();
-    for _ in 0..connections {
-        let mut stream = tokio::net::TcpStream::connect(world.places.public)
-            .await
-            .expect("the gateway accepts");
-        stream
-            .write_all(burst)
-            .await
-            .expect("it takes the requests");
-        held.push(stream);
-    }
-    // The most while they hold on: what is held may be given back before they leave.
-    let (begun, mut most) = (Instant::now(), before);
+/// Attackers that hold all they can before it is measured: what a process takes once, with the first of
+/// them, belongs to none.
+const FIRST: usize = 2;
+/// Attackers by whom it grows.
+const MORE: usize = 4;
+
+/// One more attacker, who sent its requests and reads nothing.
+async fn attacker(world: &World, burst: &[u8]) -> TcpStream {
+    let connected = TcpStream::connect(world.places.public).await;
+    let mut stream = connected.expect("the gateway accepts");
+    let sent = stream.write_all(burst).await;
+    sent.expect("it takes the requests");
+    stream
+}
+
+/// The most that the gateway has within half a second: what is held may be given back before its
+/// holder leaves.
+async fn most(world: &World) -> u64 {
+    let (begun, mut most) = (Instant::now(), 0);
     while begun.elapsed() < Duration::from_millis(500) {
         wait::dawdle(Duration::from_millis(50)).await;
         most = most.max(world.gateway.resident());
     }
-    most - before
+    most
+}
+
+/// Bytes by which the gateway grows with each attacker that holds all it can.
+async fn grown(world: &World, burst: &[u8]) -> u64 {
+    let mut held = Vec::new();
+    for _ in 0..FIRST {
+        held.push(attacker(world, burst).await);
+    }
+    let before = most(world).await;
+    for _ in 0..MORE {
+        held.push(attacker(world, burst).await);
+    }
+    most(world).await.saturating_sub(before) / MORE as u64
 }
 
 /// What one connection may hold.
@@ -260,7 +277,7 @@ async fn one_attacked_connection_holds_little() {
         drop(live(&world, Duration::from_millis(250)).await);
         let mut burst = Vec::new();
         (0..20).for_each(|n| burst.extend((attack.burst)(n, &host)));
-        let each = grown(&world, 4, &burst).await / 4;
+        let each = grown(&world, &burst).await;
         println!(
             "{:>42}: {:.2} MiB a connection",
             attack.name,
