@@ -33,21 +33,38 @@ impl Snapshot {
 
     /// The series of `bridgehead_NAME`, by the value of one label.
     pub fn by_label(&self, name: &str, label: &str) -> BTreeMap<String, f64> {
-        let (whole, start) = (format!("bridgehead_{name}{{"), format!("{label}=\""));
-        let value = |series: &String| {
-            let (_, rest) = series.strip_prefix(&whole)?.split_once(&start)?;
-            Some(rest.split('"').next()?.to_owned())
+        let found = self.by_labels(name, [label]).into_iter();
+        found.map(|([value], number)| (value, number)).collect()
+    }
+
+    /// The series of `bridgehead_NAME` that carry all of `labels`, by their values.
+    pub fn by_labels<const N: usize>(
+        &self,
+        name: &str,
+        labels: [&str; N],
+    ) -> BTreeMap<[String; N], f64> {
+        let whole = format!("bridgehead_{name}{{");
+        let starts = labels.map(|label| format!("{label}=\""));
+        let values = |series: &String| {
+            let carried = series.strip_prefix(&whole)?;
+            let value = |start: &String| {
+                let (_, rest) = carried.split_once(start.as_str())?;
+                rest.split('"').next().map(str::to_owned)
+            };
+            let found: Option<Vec<String>> = starts.iter().map(value).collect();
+            found?.try_into().ok()
         };
         let mut found = BTreeMap::new();
         for (series, number) in &self.0 {
-            if let Some(value) = value(series) {
-                *found.entry(value).or_default() += number;
+            if let Some(values) = values(series) {
+                *found.entry(values).or_default() += number;
             }
         }
         found
     }
 
-    fn parse(text: &str) -> Self {
+    /// Reads what `/metrics` answers.
+    pub fn parse(text: &str) -> Self {
         let series = |line: &str| {
             let (name, value) = line.rsplit_once(' ')?;
             Some((name.to_owned(), value.parse().ok()?))

@@ -46,18 +46,18 @@ fn server(name: &str, alpn: &[&[u8]]) -> Server {
     }
 }
 
+/// What dials `gateway` and trusts `server`.
+fn trusting(server: &Server, gateway: &GatewayAddress) -> Dialer {
+    let roots = Roots::Only(vec![server.root.clone()]);
+    let gateways = std::slice::from_ref(gateway);
+    Dialer::build(gateways, &roots, None, Proxies::none()).expect("dialer")
+}
+
 /// Dials `localhost` with TLS while `server` answers there.
 async fn dial_tls(server: &Server, trusted: &Server) -> Result<Carrier, DialError> {
     let (listener, port) = listener().await;
     let gateway = gateway(&format!("tls://localhost:{port}"));
-    let roots = Roots::Only(vec![trusted.root.clone()]);
-    let dialer = Dialer::build(
-        std::slice::from_ref(&gateway),
-        &roots,
-        None,
-        Proxies::none(),
-    )
-    .expect("dialer");
+    let dialer = trusting(trusted, &gateway);
     let serve = async {
         let (stream, _) = listener.accept().await.expect("accept");
         // A failed handshake is the client's to report here.
@@ -125,14 +125,7 @@ async fn a_listener_that_never_speaks_costs_no_more_than_the_deadline() {
     let (_silent, port) = listener().await;
     let server = server("localhost", &[ALPN]);
     let gateway = gateway(&format!("tls://127.0.0.1:{port}"));
-    let roots = Roots::Only(vec![server.root]);
-    let dialer = Dialer::build(
-        std::slice::from_ref(&gateway),
-        &roots,
-        None,
-        Proxies::none(),
-    )
-    .expect("dialer");
+    let dialer = trusting(&server, &gateway);
     let until = Instant::now() + Duration::from_secs(10);
     let error = dialer
         .dial(&gateway, &token(), until)

@@ -54,7 +54,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The configured bounds; what is not configurable stays at its default.
+    /// The configured bounds, and those that are not configurable.
     #[must_use]
     pub fn configured(limits: &config::Limits, pressure: &Arc<Pressure>) -> Self {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
@@ -79,35 +79,16 @@ impl Limits {
             send_buffer: size(limits.h2_send_buffer),
             held: limits.h2_held,
             pending_resets: limits.h2_pending_resets,
+            drain_patience: Duration::from_secs(1),
+            discard_time: Duration::from_secs(5),
+            discard_bytes: 64 * 1024 * 1024,
             pressure: Arc::clone(pressure),
-            ..Self::default()
         }
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            head: HeadLimits::CLIENT,
-            head_time: Duration::from_secs(10),
-            keep_alive: Duration::from_secs(60),
-            drain_patience: Duration::from_secs(1),
-            upload_idle: Duration::from_secs(30),
-            upload_grace: Duration::from_secs(10),
-            upload_rate: 1024,
-            write_stall: Duration::from_secs(30),
-            discard_time: Duration::from_secs(5),
-            discard_bytes: 64 * 1024 * 1024,
-            handshake: Duration::from_secs(5),
-            ping_interval: Duration::from_secs(20),
-            ping_timeout: Duration::from_secs(10),
-            streams: 100,
-            stream_window: 64 * 1024,
-            connection_window: 1024 * 1024,
-            send_buffer: 128 * 1024,
-            held: 2 * 1024 * 1024,
-            pending_resets: 20,
-            pressure: Arc::default(),
-        }
+        Self::configured(&config::Limits::default(), &Arc::default())
     }
 }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bridgehead_protocol::conn::Ended;
+use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::WindowKind;
@@ -401,16 +401,15 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         if self.parts.load.poll_given_up(cx).is_ready() {
             return Poll::Ready(Finish::GivenUp);
         }
-        if self.is_stranded() {
+        let now = self.parts.clock.now();
+        let view = self.look(cx, now);
+        if self.is_stranded(&view) {
             return Poll::Ready(Finish::App(AppFault::Ended(Ended::NotOpened)));
         }
-        let now = self.parts.clock.now();
-        self.look(cx, now);
         // A started answer waits for nobody's upload: no other limit would end it.
         let upload = self.waits_for_client_body && self.parts.windows.is_first_frame();
         // Nor for a dead carrier: the resume window ends that wait.
-        let waits = self.parts.app.control().view().suspended;
-        let carrier = waits && !self.parts.windows.is_first_frame();
+        let carrier = view.suspended && !self.parts.windows.is_first_frame();
         let paused = upload || self.waits_for_client_read || carrier;
         self.parts.windows.pause(now, paused);
         if let Some(window) = self.parts.windows.fired(now) {
@@ -421,8 +420,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
 
     /// The carrier is gone before it was given any of the request, and another tunnel stands: nobody
     /// waits for the next carrier.
-    fn is_stranded(&self) -> bool {
-        let view = self.parts.app.control().view();
+    fn is_stranded(&self, view: &View) -> bool {
         view.suspended
             && view.emitted <= self.parts.app.offsets().start
             && self.parts.upload.is_kept()
@@ -430,8 +428,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
     }
 
     /// Progress that is no event: the connection stands, request bytes were taken, a piece of a head
-    /// came.
-    fn look(&mut self, cx: &mut Context<'_>, now: Moment) {
+    /// came. Answers what was seen of the stream last.
+    fn look(&mut self, cx: &mut Context<'_>, now: Moment) -> View {
         let control = self.parts.app.control();
         while let Poll::Ready(consumed) = control.poll_took(cx, self.consumed) {
             self.consumed = consumed;
@@ -439,7 +437,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 break;
             }
         }
-        if control.view().opened {
+        // After the waker is set, so that nothing falls between the two.
+        let view = control.view();
+        if view.opened {
             self.tell_opened(now);
         }
         let offsets = self.parts.app.offsets();
@@ -450,6 +450,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             (self.took, self.answered) = (took, offsets.answer);
             self.progress(now);
         }
+        view
     }
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<Finish> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bridgehead_tests::metrics::Snapshot;
 use tokio::time::sleep;
 
 use crate::journal::Class;
@@ -21,28 +22,10 @@ pub(crate) fn recorded(programs: &Programs) -> Vec<String> {
         .metrics()
         .render()
         .unwrap_or_default();
-    let label = |line: &str, name: &str| {
-        let start = line
-            .find(&format!("{name}=\""))
-            .map(|at| at + name.len() + 2);
-        let rest = start.map_or("", |start| &line[start..]);
-        rest.split('"').next().unwrap_or_default().to_owned()
-    };
-    let mut all = Vec::new();
-    for line in text.lines().filter(|l| l.contains("exchanges_total{")) {
-        let count: f64 = line
-            .rsplit(' ')
-            .next()
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(0.0);
-        let kind = ["outcome", "delivery", "code"]
-            .map(|name| label(line, name))
-            .join("/");
-        for _ in 0..count as u64 {
-            all.push(kind.clone());
-        }
-    }
-    all
+    let exchanges =
+        Snapshot::parse(&text).by_labels("exchanges_total", ["outcome", "delivery", "code"]);
+    let times = |(labels, count): ([String; 3], f64)| vec![labels.join("/"); count as usize];
+    exchanges.into_iter().flat_map(times).collect()
 }
 
 /// True while a process stands still, a tunnel waits for its next carrier, or finishes what it has.
