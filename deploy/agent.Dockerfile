@@ -4,9 +4,10 @@
 # file and set BH_CONFIG. The file system may be read-only: the agent writes nothing to disk.
 
 FROM rust:1.95-slim-bookworm AS build
+RUN apt-get update && apt-get install -y --no-install-recommends make && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY . .
-RUN cargo build --locked --profile dist -p bridgehead-agent --bin bh-agent
+RUN cargo build --locked --profile dist --features jemalloc -p bridgehead-agent --bin bh-agent
 
 FROM debian:bookworm-slim
 RUN useradd --system --no-create-home --shell /usr/sbin/nologin --uid 10001 bridgehead

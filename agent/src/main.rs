@@ -13,6 +13,10 @@ use bridgehead_agent::telemetry::{Readiness, log};
 use bridgehead_agent::wiring;
 use clap::Parser;
 
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use bridgehead_gateway::cli::{self, Outcome};
 use bridgehead_gateway::wiring;
 
+#[cfg(all(feature = "jemalloc", target_os = "linux"))]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let outcome = cli::run(
         std::env::args_os(),
