@@ -12,6 +12,7 @@ pub mod handed;
 mod knobs;
 mod memory;
 mod reload;
+mod spread;
 mod state;
 mod tunnels;
 mod workers;

@@ -1,6 +1,7 @@
 //! One single-threaded runtime per core, each with its own sockets: nothing on the data path is
 //! stolen between threads.
 
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use tokio::net::TcpListener;
@@ -8,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::WiringError;
 use super::bound::{Door, Duty};
+use super::spread::{Seat, Seats, Spread, seats};
 use super::tunnels::TunnelFront;
 use crate::accept::http::HttpFront;
 use crate::accept::listener;
@@ -34,8 +36,8 @@ pub(super) struct Fronts {
 /// Connections allowed, by side.
 #[derive(Clone)]
 pub(super) struct Gates {
-    pub(super) public: std::sync::Arc<crate::accept::gate::Gate>,
-    pub(super) tunnel: std::sync::Arc<crate::accept::gate::Gate>,
+    pub(super) public: Arc<crate::accept::gate::Gate>,
+    pub(super) tunnel: Arc<crate::accept::gate::Gate>,
 }
 
 /// The running workers.
@@ -78,16 +80,28 @@ pub(super) fn start(
             sockets[worker].push((door.duty.clone(), socket));
         }
     }
-    let spawned = sockets
-        .into_iter()
-        .enumerate()
-        .map(|(number, sockets)| spawn(number, sockets, fronts.clone(), public.clone()));
+    let (seats, ends) = seats(count);
+    let spawned = sockets.into_iter().zip(ends).enumerate();
+    let spawned = spawned.map(|(number, (sockets, seat))| {
+        let worker = Worker {
+            number,
+            seats: Arc::clone(&seats),
+        };
+        spawn(worker, seat, sockets, fronts.clone(), public.clone())
+    });
     let threads = spawned.collect::<Result<_, _>>()?;
     Ok(Workers { threads, public })
 }
 
-fn spawn(
+/// A worker among the others.
+struct Worker {
     number: usize,
+    seats: Arc<Seats<TunnelFront>>,
+}
+
+fn spawn(
+    worker: Worker,
+    seat: Seat<TunnelFront>,
     sockets: Vec<(Duty, std::net::TcpListener)>,
     fronts: Fronts,
     public: Tasks,
@@ -100,12 +114,14 @@ fn spawn(
         .enable_all()
         .build()
         .map_err(fault)?;
+    let number = worker.number;
     let work = move || {
         runtime.block_on(async move {
             let mut loops = JoinSet::new();
+            loops.spawn(seat.run(fronts.tunnels.clone()));
             for (duty, socket) in sockets {
                 match TcpListener::from_std(socket) {
-                    Ok(socket) => serve(&mut loops, &fronts, &public, duty, socket),
+                    Ok(socket) => serve(&mut loops, &worker, &fronts, &public, duty, socket),
                     Err(error) => tracing::error!(%error, "a listener was lost"),
                 }
             }
@@ -126,7 +142,14 @@ fn spawn(
         .map_err(fault)
 }
 
-fn serve(loops: &mut JoinSet<()>, fronts: &Fronts, tasks: &Tasks, duty: Duty, socket: TcpListener) {
+fn serve(
+    loops: &mut JoinSet<()>,
+    worker: &Worker,
+    fronts: &Fronts,
+    tasks: &Tasks,
+    duty: Duty,
+    socket: TcpListener,
+) {
     let gate = fronts.gates.public.clone();
     match duty {
         Duty::Http(tls) => {
@@ -156,10 +179,15 @@ fn serve(loops: &mut JoinSet<()>, fronts: &Fronts, tasks: &Tasks, duty: Duty, so
                 tls,
                 ..fronts.tunnel.clone()
             };
+            let spread = Spread {
+                front,
+                here: worker.number,
+                seats: Arc::clone(&worker.seats),
+            };
             loops.spawn(listener::run(
                 socket,
                 fronts.gates.tunnel.clone(),
-                front,
+                spread,
                 fronts.tunnels.clone(),
             ));
         }
