@@ -15,6 +15,7 @@ use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::planted::Bug;
 use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
 use bridgehead_protocol::wire::ResetCode;
+use futures_util::FutureExt;
 use http::HeaderMap;
 
 use self::connect::Link;
@@ -27,6 +28,7 @@ use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
 use super::front::{ClientAnswer, ClientBody, ClientFault};
 use super::head::{self, Shape};
+use super::load::GivenUp;
 use super::normalize::Normal;
 use super::outcome::{self, OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
@@ -140,12 +142,15 @@ impl Exchanges {
             if miss.finish == Finish::ClientLeft {
                 return exchange.leave(told);
             }
-            // A gateway that drains has no tunnel for another try.
-            let last = exchange.answer.head_sent() || shared.shutdown.is_draining();
-            let next = if last {
+            let next = if exchange.answer.head_sent() {
                 Next::GiveUp
             } else {
                 tries.after(now, shared.failed(&attempt, &miss, earlier.is_some()))
+            };
+            let next = match next {
+                // A gateway that drains holds nobody; tunnels it still has.
+                Next::After(_) if shared.shutdown.is_draining() => Next::GiveUp,
+                next => next,
             };
             if told.delivery != Delivery::NotDelivered {
                 earlier = Some(told);
@@ -358,6 +363,11 @@ impl Shared {
         status: Option<u16>,
     ) -> Miss {
         let control = app.control().clone();
+        let finish = match finish {
+            // Not the app's doing, nor the agent's: the tunnel held too much and gave this stream up.
+            Finish::App(_) if control.view().starved => Finish::GivenUp(GivenUp::Memory),
+            finish => finish,
+        };
         let emitted = give_up(finish, &control, app.offsets()).await;
         app.look();
         let (view, offsets) = (control.view(), app.offsets());
@@ -378,15 +388,23 @@ impl Shared {
         miss
     }
 
-    /// What the agent reports of a stream whose tunnel was lost with its carrier: without a resume
-    /// window it dials anew at once, and reports first of all. Waits no longer than for counts.
+    /// What the agent reports of a stream without a terminal, as one that gave the tunnel up before the
+    /// gateway did. Where the tunnel was lost with its carrier it dials anew at once, and reports first of
+    /// all: then that is waited for, no longer than for counts.
     async fn reported(&self, view: &View, control: &StreamControl, place: &Place) -> Option<Fact> {
         let tunnel = &place.tunnel;
-        let lost = view.ended == Some(Ended::Lost) && !tunnel.tunnel.is_resumable();
+        let lost = matches!(view.ended, Some(Ended::Lost));
+        if view.counted.is_some() || (view.ended.is_some() && !lost) {
+            return None;
+        }
         // One that was replaced or revoked has nobody to report to.
-        let returns = lost && !tunnel.retired.load(Ordering::Relaxed);
-        let stream = control.id().filter(|_| returns)?;
+        let returns =
+            lost && !tunnel.tunnel.is_resumable() && !tunnel.retired.load(Ordering::Relaxed);
+        let stream = control.id()?;
         let reported = self.ledger.reported(&tunnel.identity, &tunnel.id, stream);
+        if !returns {
+            return reported.now_or_never();
+        }
         tokio::time::timeout(COUNT_WITHIN, reported).await.ok()
     }
 
@@ -443,7 +461,7 @@ impl Shared {
         }
         let code = match miss.finish {
             Finish::Window(_) => Code::BhAppTimeout,
-            Finish::GivenUp => Code::ServiceUnavailable,
+            Finish::GivenUp(_) => Code::ServiceUnavailable,
             Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
             Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
             Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
@@ -467,7 +485,10 @@ impl Shared {
         let failure = Failure::judged(code, miss.reason, told);
         match miss.finish {
             Finish::Window(window) => failure.with_window(window),
-            Finish::GivenUp => failure.with_detail("the gateway is short of memory"),
+            Finish::GivenUp(GivenUp::Memory) => {
+                failure.with_detail("the gateway is short of memory")
+            }
+            Finish::GivenUp(GivenUp::Ending) => failure,
             Finish::App(
                 AppFault::BadHttp(what) | AppFault::NoUpgrade(what) | AppFault::Unspeakable(what),
             ) => failure.with_detail(what),
@@ -522,7 +543,7 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => control.view().emitted,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
-        Finish::ClientLeft | Finish::GivenUp => control.reset(ResetCode::Cancelled),
+        Finish::ClientLeft | Finish::GivenUp(_) => control.reset(ResetCode::Cancelled),
         Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
         Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
             control.reset(ResetCode::Idle)
@@ -545,7 +566,7 @@ fn may_end_otherwise(finish: Finish) -> bool {
         Finish::App(fault) => !matches!(fault, AppFault::Unspeakable(_)),
         Finish::Complete
         | Finish::ClientLeft
-        | Finish::GivenUp
+        | Finish::GivenUp(_)
         | Finish::Window(_)
         | Finish::Upload(_) => false,
     }
@@ -577,7 +598,8 @@ fn reason(finish: Finish, judgement: Judgement, conn: AppConn) -> Reason {
         Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
             Reason::BadRequest
         }
-        Finish::GivenUp => Reason::Overload,
+        Finish::GivenUp(GivenUp::Memory) => Reason::Overload,
+        Finish::GivenUp(GivenUp::Ending) => Reason::Draining,
         Finish::Complete | Finish::ClientLeft => Reason::Internal,
     }
 }

@@ -568,3 +568,34 @@ async fn over_tcp_a_broken_answer_without_length_ends_in_a_reset() {
     let kind = ended.expect_err("no clean end").kind();
     assert_eq!(kind, std::io::ErrorKind::ConnectionReset);
 }
+
+/// Reads until `word` stands there.
+async fn until(client: &mut TcpStream, word: &str) {
+    let mut seen = Vec::new();
+    while !String::from_utf8_lossy(&seen).contains(word) {
+        assert_ne!(client.read_buf(&mut seen).await.expect("a read"), 0);
+    }
+}
+
+#[tokio::test]
+async fn over_tcp_a_connection_that_is_dropped_never_ends_an_answer_cleanly() {
+    for (target, word) in [("/events HTTP/1.0", "event"), ("/tunnel HTTP/1.1", "hello")] {
+        let (mut client, _, server) = over_tcp().await;
+        let text =
+            format!("GET {target}\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: test\r\n\r\n");
+        client.write_all(text.as_bytes()).await.expect("a write");
+        until(&mut client, word).await;
+        server.abort();
+        let ended = client.read_to_end(&mut Vec::new()).await;
+        let kind = ended.expect_err("no clean end").kind();
+        assert_eq!(kind, std::io::ErrorKind::ConnectionReset, "{target}");
+    }
+    // Where the framing shows the end itself, what is on its way may arrive.
+    let (mut client, _, server) = over_tcp().await;
+    let text = "GET /events HTTP/1.1\r\nHost: a\r\n\r\n";
+    client.write_all(text.as_bytes()).await.expect("a write");
+    until(&mut client, "event\r\n").await;
+    server.abort();
+    let left = client.read_to_end(&mut Vec::new()).await;
+    assert_eq!(left.expect("a close"), 0, "without a last chunk");
+}
