@@ -16,6 +16,8 @@ mod leave;
 mod properties;
 mod queue;
 #[cfg(test)]
+mod socket_tests;
+#[cfg(test)]
 mod tests;
 
 use std::future::poll_fn;
