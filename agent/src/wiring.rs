@@ -201,7 +201,7 @@ impl Running {
         }
     }
 
-    /// The tunnels are gone; what is left of the grace is the app's.
+    /// The tunnels are gone; what is left of the grace is the app's, and they have left some.
     async fn finish(mut self) -> Result<Outcome, AgentError> {
         self.slots.shutdown().await;
         let Some(mut process) = self.process.take() else {

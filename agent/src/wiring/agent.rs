@@ -1,6 +1,7 @@
 //! What all tunnels of one agent share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bridgehead_protocol::conn::{Fate, Settings};
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
@@ -16,6 +17,10 @@ use crate::session::fates::Fates;
 use crate::telemetry::Readiness;
 
 use super::orphans;
+
+/// Of the grace, what tunnels leave to the app's process if there is one, half of it at most: its turn to
+/// end comes after theirs, and one WebSocket would otherwise use up all the time that there is.
+const APP_SHARE: Duration = Duration::from_secs(5);
 
 /// One agent.
 #[derive(Debug)]
@@ -101,6 +106,15 @@ impl Agent {
 
     fn fates(&self) -> MutexGuard<'_, Fates> {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long tunnels may finish what runs when the agent stops.
+    pub(super) fn tunnels_grace(&self) -> Duration {
+        let grace = self.options.grace;
+        match self.options.command.is_empty() {
+            true => grace,
+            false => grace - APP_SHARE.min(grace / 2),
+        }
     }
 
     /// Numbers of a tunnel before the gateway has said its own.
