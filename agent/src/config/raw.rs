@@ -12,7 +12,7 @@ use super::ConfigError;
 use super::nearest::nearest;
 
 /// Keys of the file itself.
-const KEYS: &[&str] = &[
+pub const KEYS: &[&str] = &[
     "gateway",
     "token",
     "token_file",
@@ -33,7 +33,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// Keys of one `[[app]]`.
-const APP_KEYS: &[&str] = &["name", "target", "weight", "host", "ca", "verify"];
+pub const APP_KEYS: &[&str] = &["name", "target", "weight", "host", "ca", "verify"];
 
 /// One gateway, or several.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]

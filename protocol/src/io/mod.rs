@@ -3,6 +3,7 @@
 mod app_stream;
 pub mod carrier;
 pub mod clock;
+pub mod descriptors;
 mod driver;
 pub mod shake;
 mod shared;
