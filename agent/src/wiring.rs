@@ -211,7 +211,8 @@ impl Running {
             return Ok(Outcome::AppEnded(code));
         }
         let left = self.give_up.map_or(std::time::Duration::ZERO, |end| {
-            end.saturating_duration_since(Instant::now())
+            let left = end.saturating_duration_since(Instant::now());
+            left.max(self.agent.app_share())
         });
         let mut stop = self.control.stop_signal();
         let asked = tokio::select! {

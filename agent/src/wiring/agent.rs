@@ -110,10 +110,14 @@ impl Agent {
 
     /// How long tunnels may finish what runs when the agent stops.
     pub(super) fn tunnels_grace(&self) -> Duration {
-        let grace = self.options.grace;
+        self.options.grace - self.app_share()
+    }
+
+    /// How long the app's process has at least to end when it is asked to.
+    pub(super) fn app_share(&self) -> Duration {
         match self.options.command.is_empty() {
-            true => grace,
-            false => grace - APP_SHARE.min(grace / 2),
+            true => Duration::ZERO,
+            false => APP_SHARE.min(self.options.grace / 2),
         }
     }
 

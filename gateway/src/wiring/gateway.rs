@@ -45,6 +45,9 @@ use crate::tunnel::token::Tokens;
 
 /// Connections on the tunnel port at once; strangers count as long as their handshake may take.
 const TUNNEL_CONNECTIONS: usize = 20_000;
+/// How long clients may be told that the grace is over: the counts of their exchanges take up to half a
+/// second, an agent's report as long again, and an answer has to reach its client.
+const TELL_WITHIN: Duration = Duration::from_millis(1500);
 /// How long the last log lines may take.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
@@ -203,7 +206,8 @@ impl Gateway {
     /// Serves until the first request to end, and a little longer if whoever sends it clients has to
     /// notice first; then drains: agents are told to dial elsewhere, clients are served to the end of
     /// their connections through the old tunnels, then the tunnels close. The grace, or a second
-    /// request, cuts that short.
+    /// request, cuts that short: what runs is given up, its clients are told, and what they do not take
+    /// in time, or by one more request, is dropped.
     pub(super) async fn run(self, mut end: Signals) -> Result<(), WiringError> {
         let mut left = self.public.signal();
         tokio::select! {
@@ -216,6 +220,15 @@ impl Gateway {
             biased;
             () = end.next() => tracing::warn!("forced to end"),
             () = self.drain() => {}
+        }
+        // Nobody is let in by a gateway that was forced before its drain began.
+        self.public.drain();
+        self.shared.end();
+        tokio::select! {
+            biased;
+            () = end.next() => {}
+            () = self.workers.public_idle() => {}
+            () = tokio::time::sleep(TELL_WITHIN) => {}
         }
         self.end().await
     }
