@@ -449,6 +449,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
                     per_app: 64,
                 },
                 handshake: Duration::from_secs(10),
+                grace: config.gateway.grace,
             }),
             clock,
             chance,

@@ -89,7 +89,7 @@ pub(super) fn bounds(config: &Config) -> Bounds {
     }
 }
 
-/// What a tunnel begins with.
+/// What a tunnel begins with, and how long it may take to end.
 pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
@@ -116,6 +116,7 @@ pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
             per_app: config.limits.app_idle_connections,
         },
         handshake: config.tunnel.handshake,
+        grace: config.gateway.grace,
     }
 }
 

@@ -14,6 +14,7 @@
 
 mod app;
 mod client;
+mod drain;
 mod explore;
 mod fault;
 mod frames;
