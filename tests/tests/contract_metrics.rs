@@ -13,15 +13,22 @@ use bridgehead_protocol::verdict::{Code, Reason};
 /// Name, type, labels. A change here is a change of the contract.
 const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_access_log_dropped_total", "counter", &[]),
+    ("bridgehead_app_agents", "gauge", &["app"]),
     ("bridgehead_build_info", "gauge", &["version"]),
     ("bridgehead_bytes_total", "counter", &["app", "direction"]),
     ("bridgehead_carriers", "gauge", &["kind"]),
+    (
+        "bridgehead_certificate_expiry_seconds",
+        "gauge",
+        &["file", "listener"],
+    ),
     (
         "bridgehead_client_share_total",
         "counter",
         &["app", "places"],
     ),
     ("bridgehead_connections", "gauge", &["kind"]),
+    ("bridgehead_descriptors", "gauge", &["kind"]),
     (
         "bridgehead_exchange_seconds",
         "histogram",
@@ -33,6 +40,7 @@ const LIST: &[(&str, &str, &[&str])] = &[
         &["app", "code", "delivery", "outcome"],
     ),
     ("bridgehead_handshakes_total", "counter", &["result"]),
+    ("bridgehead_held", "gauge", &["app"]),
     ("bridgehead_holds_total", "counter", &["app", "result"]),
     ("bridgehead_in_flight", "gauge", &["app"]),
     ("bridgehead_ledger_entries", "gauge", &["state"]),
@@ -47,9 +55,12 @@ const LIST: &[(&str, &str, &[&str])] = &[
         "counter",
         &["app", "code", "reason"],
     ),
+    ("bridgehead_reload_success", "gauge", &[]),
+    ("bridgehead_reload_timestamp_seconds", "gauge", &[]),
     ("bridgehead_resumed_bytes_total", "counter", &[]),
     ("bridgehead_resumes_total", "counter", &["result"]),
     ("bridgehead_retries_total", "counter", &["app", "reason"]),
+    ("bridgehead_start_time_seconds", "gauge", &[]),
     ("bridgehead_starved_streams_total", "counter", &[]),
     ("bridgehead_streams", "gauge", &["state"]),
     ("bridgehead_tunnels", "gauge", &["state"]),
@@ -76,7 +87,7 @@ const VALUES: &[(&str, &str, &[&str])] = &[
     (
         "bridgehead_holds_total",
         "result",
-        &["client_left", "expired", "released"],
+        &["client_left", "expired", "refused", "released"],
     ),
     (
         "bridgehead_windows_fired_total",
@@ -84,6 +95,7 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         &["first_frame", "stall"],
     ),
     ("bridgehead_carriers", "kind", &["tcp", "tls", "ws", "wss"]),
+    ("bridgehead_descriptors", "kind", &["limit", "open"]),
     (
         "bridgehead_streams",
         "state",
@@ -154,6 +166,9 @@ fn rendered() -> String {
     guard.retried(Reason::ConnectRefused);
     guard.failed(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
     drop(guard);
+    let certificates = [("public", "gw.pem", 1_800_000_000)];
+    metrics.process().set_certificates(certificates.into_iter());
+    metrics.set_agents([("demo", 1)].into_iter());
     metrics.render().expect("consistent families")
 }
 

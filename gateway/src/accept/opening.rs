@@ -58,7 +58,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     };
     let mut local = canonical(local);
     let trusted = opening.trusted.iter().any(|net| net.contains(peer.ip()));
-    let mut counted = !trusted;
+    let mut announced = false;
     if trusted && opening.proxy_headers {
         match timeout(opening.patience, read_header(&mut stream)).await {
             Ok(Ok(Proxied::Client {
@@ -66,7 +66,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
                 local: target,
             })) => {
                 (peer, local) = (canonical(client), canonical(target));
-                counted = true;
+                announced = true;
             }
             Ok(Ok(Proxied::Itself)) => {}
             Ok(Err(NotProxied)) | Err(_) => {
@@ -77,6 +77,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     }
     let info = ClientInfo {
         peer,
+        announced,
         local,
         tls: false,
         sni: None,
@@ -84,6 +85,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
         allowance: None,
         connection: permit.number(),
     };
+    let counted = announced || !trusted;
     if counted && !permit.claim(peer.ip()) {
         let door = permit.door();
         return Entry::Full(stream, info, door);

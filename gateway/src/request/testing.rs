@@ -423,6 +423,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         bounds: ArcSwap::from_pointee(Bounds {
             rules: Rules::from(&config.limits),
             trusted_proxies: Vec::new(),
+            plain_tunnels: config.tunnel.plain,
             app_connect: config.limits.app_connect,
             app_idle: config.limits.app_keep_alive_idle,
         }),
@@ -449,6 +450,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
                     per_app: 64,
                 },
                 handshake: Duration::from_secs(10),
+                grace: config.gateway.grace,
             }),
             clock,
             chance,
@@ -514,6 +516,7 @@ fn offer() -> AppOffer {
 fn info() -> ClientInfo {
     ClientInfo {
         peer: ([192, 0, 2, 7], 5000).into(),
+        announced: false,
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,

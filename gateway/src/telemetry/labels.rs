@@ -93,6 +93,8 @@ labels! {
         Expired = "expired",
         /// The client left while it was held.
         ClientLeft = "client_left",
+        /// It was not held: as many waited as may.
+        Refused = "refused",
     }
 }
 
@@ -195,6 +197,16 @@ labels! {
         Tunnel = "tunnel",
         /// Client of the admin listener.
         Admin = "admin",
+    }
+}
+
+labels! {
+    /// Which number of open files is told.
+    DescriptorKind {
+        /// Open when metrics are asked for.
+        Open = "open",
+        /// How many there may be.
+        Limit = "limit",
     }
 }
 

@@ -21,9 +21,11 @@ use super::labels::{
 use super::memory;
 
 mod app;
+mod process;
 
 pub use self::app::AppMetrics;
 use self::app::PerApp;
+pub use self::process::ProcessMetrics;
 
 /// Apps that get series of their own. Names can come from agents (inside their pattern), so a
 /// hostile agent must not be able to make more.
@@ -51,6 +53,8 @@ const LATE_BUCKETS: &[f64] = &[
 pub struct Metrics {
     registry: Registry,
     per_app: PerApp,
+    process: ProcessMetrics,
+    agents: IntGaugeVec,
     apps: Mutex<BTreeMap<Box<str>, Arc<AppMetrics>>>,
     tunnels: Vec<IntGauge>,
     carriers: Vec<IntGauge>,
@@ -73,6 +77,12 @@ impl Metrics {
     pub fn new() -> Arc<Self> {
         let families = Families(Registry::new());
         let per_app = PerApp::register(&families);
+        let process = ProcessMetrics::register(&families);
+        let agents = families.gauges(
+            "app_agents",
+            "Agents that take requests of the app",
+            &["app"],
+        );
         let build = families.gauges(
             "build_info",
             "Always 1; the labels say what runs",
@@ -128,6 +138,8 @@ impl Metrics {
         Arc::new(Self {
             registry: families.0,
             per_app,
+            process,
+            agents,
             apps: Mutex::default(),
             tunnels: each(TunnelState::ALL, |s| {
                 tunnels.with_label_values(&[s.as_str()])
@@ -179,6 +191,23 @@ impl Metrics {
         let made = Arc::new(AppMetrics::resolve(label, &self.per_app));
         apps.insert(label.into(), Arc::clone(&made));
         made
+    }
+
+    /// What is told of the process itself.
+    #[must_use]
+    pub fn process(&self) -> &ProcessMetrics {
+        &self.process
+    }
+
+    /// Set how many agents take requests of each app; read at a scrape. An app that is not named is
+    /// forgotten.
+    pub fn set_agents<'a>(&self, now: impl Iterator<Item = (&'a str, usize)>) {
+        self.agents.reset();
+        for (place, (app, count)) in now.enumerate() {
+            let label = if place < MAX_APPS { app } else { OTHER };
+            let gauge = self.agents.with_label_values(&[label]);
+            gauge.add(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Count a tunnel in `state` until the guard is dropped.
@@ -257,6 +286,7 @@ impl Metrics {
     /// # Errors
     /// Only if the encoder finds a family inconsistent, which would be a fault of this file.
     pub fn render(&self) -> Result<String, prometheus::Error> {
+        self.process.look();
         if let Some(bytes) = memory::resident() {
             self.memory[MemoryKind::Resident as usize].set(clamp(bytes));
         }
@@ -375,6 +405,35 @@ mod tests {
         let other = r#"bridgehead_bytes_total{app="_other",direction="in"}"#;
         assert_eq!(value(&metrics, other).as_deref(), Some("50"));
         assert!(!metrics.render().expect("consistent").contains("shop-1049"));
+    }
+
+    #[test]
+    fn an_app_that_is_gone_has_no_agents_any_more_and_those_beyond_the_bound_share_a_name() {
+        let metrics = Metrics::new();
+        metrics.set_agents([("old", 1)].into_iter());
+        let names: Vec<String> = (0..MAX_APPS + 2).map(|n| format!("shop-{n}")).collect();
+        metrics.set_agents(names.iter().map(|name| (name.as_str(), 2)));
+        let line = |app: &str| format!("bridgehead_app_agents{{app=\"{app}\"}}");
+        assert_eq!(value(&metrics, &line("old")), None);
+        assert_eq!(value(&metrics, &line("shop-0")).as_deref(), Some("2"));
+        assert_eq!(value(&metrics, &line("_other")).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn a_reload_that_failed_leaves_the_time_of_the_last_that_did_not() {
+        let metrics = Metrics::new();
+        let at = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+        let process = metrics.process();
+        process.started(at(100));
+        process.reload_succeeded(at(200));
+        process.reload_failed();
+        for (name, told) in [
+            ("bridgehead_start_time_seconds", "100"),
+            ("bridgehead_reload_timestamp_seconds", "200"),
+            ("bridgehead_reload_success", "0"),
+        ] {
+            assert_eq!(value(&metrics, name).as_deref(), Some(told), "{name}");
+        }
     }
 
     #[test]

@@ -39,8 +39,6 @@ use crate::telemetry::metrics::Metrics;
 /// How often kept connections are looked at, a fraction of their shortest idle time, and whether the
 /// token is still valid: one that expires is cut as fast as one that is revoked.
 const REAP_EVERY: Duration = Duration::from_millis(500);
-/// Time an agent has for finishing after it was replaced or the gateway began to drain.
-const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
 /// Told which apps an agent offers, whenever that changes.
 pub type OnOffer = Box<dyn Fn(&[AppOffer]) + Send + Sync>;
@@ -55,7 +53,7 @@ pub struct Enroll {
     pub tunnels: Arc<Tunnels>,
     /// Valid tokens now.
     pub tokens: Arc<ArcSwap<Tokens>>,
-    /// What a tunnel that begins now gets.
+    /// What a tunnel that begins now gets, and one that must end.
     pub terms: ArcSwap<TunnelTerms>,
     /// True if an agent must show a certificate; TLS asks for it, a WebSocket's request is refused.
     pub certificates: AtomicBool,
@@ -71,7 +69,7 @@ pub struct Enroll {
     pub on_report: OnReport,
 }
 
-/// What a tunnel begins with, and keeps.
+/// What a tunnel begins with, and keeps; but for `grace`, which is read when the tunnel must end.
 #[derive(Clone, Debug)]
 pub struct TunnelTerms {
     /// What the gateway says of itself.
@@ -82,6 +80,9 @@ pub struct TunnelTerms {
     pub pool: PoolLimits,
     /// Longest handshake.
     pub handshake: Duration,
+    /// How long what runs may go on after GOAWAY: as long as the gateway itself waits in a drain, or
+    /// the agent would close the tunnel under clients that are still served.
+    pub grace: Duration,
 }
 
 /// An agent that was let in.
@@ -301,7 +302,7 @@ impl Enroll {
                 tunnel = &*old.id,
                 "replaced by a newer instance"
             );
-            old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
+            self.send_away(&old, GoAwayReason::Replaced);
         }
         self.check_key(&live);
         (self.on_offer)(&admitted.apps);
@@ -348,7 +349,7 @@ impl Enroll {
                 biased;
                 () = shutdown.draining(), if !told => {
                     told = true;
-                    live.tunnel.drain(GoAwayReason::Draining, FINISH_WITHIN);
+                    self.send_away(live, GoAwayReason::Draining);
                 }
                 () = end.forced(), if !closed => {
                     closed = true;
@@ -390,6 +391,11 @@ impl Enroll {
                 }
             }
         }
+    }
+
+    /// Nothing new begins at its agent; what runs has the grace of this moment.
+    fn send_away(&self, live: &LiveTunnel, reason: GoAwayReason) {
+        live.tunnel.drain(reason, self.terms.load().grace);
     }
 
     fn resumed(&self, live: &LiveTunnel, resent: u64) {

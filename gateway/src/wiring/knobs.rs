@@ -58,7 +58,12 @@ impl Knobs {
             .resize(next.limits.connections, next.limits.connections_per_ip);
         self.budget.set(next.gateway.memory);
         self.tell_budget(shared);
-        shared.bounds.store(Arc::new(bounds(next)));
+        // As for the listeners of agents, which stay as they began.
+        let plain_tunnels = shared.bounds.load().plain_tunnels;
+        shared.bounds.store(Arc::new(Bounds {
+            plain_tunnels,
+            ..bounds(next)
+        }));
         shared.enroll.terms.store(Arc::new(tunnel_terms(next)));
     }
 }
@@ -84,12 +89,13 @@ pub(super) fn bounds(config: &Config) -> Bounds {
     Bounds {
         rules: (&config.limits).into(),
         trusted_proxies: config.public.trusted_proxies.clone(),
+        plain_tunnels: config.tunnel.plain,
         app_connect: config.limits.app_connect,
         app_idle: config.limits.app_keep_alive_idle,
     }
 }
 
-/// What a tunnel begins with.
+/// What a tunnel begins with, and how long it may take to end.
 pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
@@ -116,6 +122,7 @@ pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
             per_app: config.limits.app_idle_connections,
         },
         handshake: config.tunnel.handshake,
+        grace: config.gateway.grace,
     }
 }
 

@@ -1,5 +1,6 @@
 //! What admin sees: the registry, the routes and the counters as plain values.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,8 +36,9 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whoever sends clients here should stop.
     fn draining(&self) -> bool {
-        self.shared.shutdown.is_draining()
+        self.shared.shutdown.is_leaving()
     }
 
     fn app_info(&self, route: &AppRoute, registry: &Registry<LiveTunnel>) -> AppInfo {
@@ -75,6 +77,7 @@ fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
     AdmissionInfo {
         in_flight_limit: limits.in_flight,
         queued: now.queued,
+        held: now.held,
         queue_limit: limits.queue,
         long_lived_limit: limits.long_lived,
         large_bodies: now.large_bodies,
@@ -178,6 +181,21 @@ impl AdminState for State {
         registry.tunnels().map(|(_, live)| info(live)).collect()
     }
 
+    fn agents(&self) -> Vec<(String, usize)> {
+        let registry = self.shared.tunnels.snapshot();
+        let routes = self.shared.routes.load();
+        let of = |route: &Arc<AppRoute>| {
+            let offers = registry.offers(route.name.as_str()).iter();
+            let taking = offers.filter(|offer| offer.tunnel.is_accepting());
+            // Several tunnels of one start are one agent.
+            let starts =
+                taking.map(|offer| (&offer.tunnel.identity.subject, offer.tunnel.instance));
+            let starts: BTreeSet<_> = starts.collect();
+            (route.name.as_str().to_owned(), starts.len())
+        };
+        routes.apps().map(of).collect()
+    }
+
     fn streams(&self) -> StreamCounts {
         let mut all = StreamCounts::default();
         for (_, live) in self.shared.tunnels.snapshot().tunnels() {
@@ -212,6 +230,6 @@ impl AdminState for State {
     }
 
     fn drain(&self) {
-        self.shutdown.drain();
+        self.shutdown.leave();
     }
 }

@@ -237,6 +237,7 @@ impl Programs {
             |gateway, [near, far]| {
                 let info = ClientInfo {
                     peer: NOWHERE,
+                    announced: false,
                     local: NOWHERE,
                     tls: false,
                     sni: None,
@@ -315,6 +316,11 @@ impl Programs {
             Order::DrainGateway => {
                 if let Some(gateway) = self.gateway() {
                     gateway.drain();
+                }
+            }
+            Order::EndGateway => {
+                if let Some(gateway) = self.gateway() {
+                    gateway.end();
                 }
             }
             Order::DrainAgent => {

@@ -15,6 +15,7 @@ pub(super) struct PerApp {
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
     long_lived: IntGaugeVec,
+    held: IntGaugeVec,
     queue_depth: IntGaugeVec,
     queue_wait: HistogramVec,
     client_share: IntCounterVec,
@@ -44,6 +45,11 @@ impl PerApp {
                 "Upgraded, streaming and TCP exchanges",
                 &["app"],
             ),
+            held: families.gauges(
+                "held",
+                "Requests and TCP connections whose app is away, waiting or trying again",
+                &["app"],
+            ),
             queue_depth: families.gauges(
                 "queue_depth",
                 "Requests that wait for a place in flight",
@@ -71,7 +77,7 @@ impl PerApp {
             ),
             holds: families.counters(
                 "holds_total",
-                "Requests that waited for their app to come back",
+                "Requests that waited for their app to come back, or might not",
                 &["app", "result"],
             ),
             retries: families.counters(
@@ -93,6 +99,7 @@ pub struct AppMetrics {
     phases: Vec<Histogram>,
     in_flight: IntGauge,
     long_lived: IntGauge,
+    held: IntGauge,
     queue_depth: IntGauge,
     queue_wait: Histogram,
     client_share: Vec<IntCounter>,
@@ -120,6 +127,7 @@ impl AppMetrics {
             }),
             in_flight: families.in_flight.with_label_values(&[label]),
             long_lived: families.long_lived.with_label_values(&[label]),
+            held: families.held.with_label_values(&[label]),
             queue_depth: families.queue_depth.with_label_values(&[label]),
             queue_wait: families.queue_wait.with_label_values(&[label]),
             client_share: each(SharedPlaces::ALL, |p| {
@@ -145,6 +153,11 @@ impl AppMetrics {
     /// Count an exchange as long-lived until the guard is dropped.
     pub fn long_lived(&self) -> GaugeGuard {
         GaugeGuard::raise(&self.long_lived)
+    }
+
+    /// Count an exchange as waiting for its app until the guard is dropped.
+    pub fn held(&self) -> GaugeGuard {
+        GaugeGuard::raise(&self.held)
     }
 
     /// Count a request as waiting for a place until the guard is dropped.
