@@ -3,7 +3,7 @@
 //!
 //! Must not: judge what the gateway says. Whatever it hears is handed to the test, PING included.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bridgehead_protocol::wire::{
@@ -11,7 +11,7 @@ use bridgehead_protocol::wire::{
 };
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A connection to the tunnel's listener.
 pub struct Peer {
@@ -28,6 +28,14 @@ impl Peer {
         drop(stream.set_nodelay(true));
         Self {
             stream,
+            heard: BytesMut::new(),
+        }
+    }
+
+    /// Dials from that address of this machine.
+    pub async fn dial_from(from: IpAddr, tunnel: SocketAddr) -> Self {
+        Self {
+            stream: from_address(from, tunnel).await,
             heard: BytesMut::new(),
         }
     }
@@ -72,6 +80,16 @@ impl Peer {
             }
         }
     }
+}
+
+/// A connection from that address of this machine, over which nothing was said.
+pub async fn from_address(from: IpAddr, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket
+        .bind(SocketAddr::new(from, 0))
+        .unwrap_or_else(|e| panic!("{from} is not ours: {e}"));
+    let stream = socket.connect(to).await;
+    stream.unwrap_or_else(|e| panic!("{to} does not answer: {e}"))
 }
 
 /// What an agent says first.

@@ -51,6 +51,21 @@ async fn a_thousand_silent_sockets_delay_no_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_may_have_no_second_tunnel_says_why_and_serves_through_the_first() {
+    let app = App::start(app::echo).await;
+    let world = setup()
+        .section("tunnel", "tunnels_per_agent = 1")
+        .start()
+        .await;
+    let agent = world.join("a1", &[("demo", &app.target())]).await;
+    let refused = |line: &str| line.contains("[tunnel].tunnels_per_agent allows (1)");
+    let line = agent.process.line("why there is no second tunnel", refused);
+    assert!(line.contains("a1 has as many tunnels"), "{line}");
+    assert_eq!(world.get("/").await.status, 200);
+    assert_eq!(world.tunnels().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tunnel_under_tls_serves_and_a_foreign_certificate_is_refused() {
     let app = App::start(app::echo).await;
     let world = setup().tunnel_tls().start().await;
