@@ -32,12 +32,14 @@ impl Peer {
         }
     }
 
-    /// Dials from that address of this machine.
-    pub async fn dial_from(from: IpAddr, tunnel: SocketAddr) -> Self {
-        Self {
-            stream: from_address(from, tunnel).await,
+    /// Dials from that address of this machine. Whom the listener refuses may get a reset here already.
+    pub async fn dial_from(from: IpAddr, tunnel: SocketAddr) -> std::io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        Ok(Self {
+            stream: socket.connect(tunnel).await?,
             heard: BytesMut::new(),
-        }
+        })
     }
 
     /// Says a frame; false if the gateway is gone.
@@ -80,16 +82,6 @@ impl Peer {
             }
         }
     }
-}
-
-/// A connection from that address of this machine, over which nothing was said.
-pub async fn from_address(from: IpAddr, to: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().expect("a socket");
-    socket
-        .bind(SocketAddr::new(from, 0))
-        .unwrap_or_else(|e| panic!("{from} is not ours: {e}"));
-    let stream = socket.connect(to).await;
-    stream.unwrap_or_else(|e| panic!("{to} does not answer: {e}"))
 }
 
 /// What an agent says first.
