@@ -11,7 +11,13 @@ use clap_complete::Shell;
 
 /// Connects your app to a Bridgehead gateway: dials out, copies bytes, keeps count.
 #[derive(Debug, Parser)]
-#[command(name = "bh-agent", version, about, disable_help_subcommand = true)]
+#[command(
+    name = "bh-agent",
+    version,
+    about,
+    disable_help_subcommand = true,
+    after_help = HELP
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -25,25 +31,67 @@ pub enum Command {
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
     /// Serve one HTTP app: `bh-agent http 3000 --name demo`.
+    #[command(after_help = HTTP_HELP)]
     Http(HttpArgs),
     /// Dial, authenticate, try each app, and say what is wrong.
+    #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
     /// Print a completion script for a shell.
+    #[command(after_help = "Example: bh-agent completions bash > /etc/bash_completion.d/bh-agent")]
     Completions {
         /// Which shell.
         shell: Shell,
     },
     /// Write the man pages into a folder.
+    #[command(after_help = "Example: bh-agent man /usr/local/share/man/man1")]
     Man {
-        /// Which folder; it must exist.
+        /// Which folder; it is made if it is not there.
         dir: PathBuf,
     },
 }
 
-const RUN_HELP: &str = "\
+const HELP: &str = "\
+Examples:
+  bh-agent http 3000 --name demo --gateway tls://gw.example.com:7000 --token-file token
+  bh-agent run --config /etc/bridgehead/agent.toml
+  bh-agent check --config /etc/bridgehead/agent.toml
+
+Exit codes: 0 as asked, 1 failed at run time, 2 wrong usage, configuration, token or certificate.
+With -- CMD the code of the app, if that ended by itself.";
+
+/// What stands below each command that names apps.
+macro_rules! target_help {
+    ($($example:literal)*) => {
+        concat!(
+            "\
 The token is read from --token-file at every dial, or from BH_TOKEN.
 TARGET is 3000, http://127.0.0.1:3000, https://HOST, h2c://HOST:PORT, unix:/path or tcp://HOST:PORT.
-With -- CMD ARGS the agent starts the app itself and ends with it.";
+DUR is for example 500ms, 30s, 5m or 1h.
+
+Examples:",
+            $("\n  ", $example,)*
+        )
+    };
+}
+
+const RUN_HELP: &str = concat!(
+    target_help!(
+        "bh-agent run --gateway tls://gw.example.com:7000 --token-file token --app demo=3000"
+        "bh-agent run --gateway wss://gw.example.com --app demo=3000 --app db=tcp://127.0.0.1:5432"
+        "BH_TOKEN=bh_… bh-agent run --gateway tls://gw.example.com:7000 --app demo=3000 -- npm start"
+    ),
+    "\n\nWith -- CMD ARGS the agent starts the app itself and ends with it."
+);
+
+const HTTP_HELP: &str = target_help!(
+    "bh-agent http 3000 --name demo --gateway tls://gw.example.com:7000 --token-file token"
+    "bh-agent http unix:/run/demo.sock --name demo --gateway wss://gw.example.com -- ./demo"
+);
+
+const CHECK_HELP: &str = target_help!(
+    "bh-agent check --config /etc/bridgehead/agent.toml"
+    "bh-agent check --gateway tls://gw.example.com:7000 --token-file token --app demo=3000"
+);
 
 /// How to reach the gateway, shared by the commands that do.
 #[derive(Clone, Debug, Default, Args)]
@@ -75,10 +123,10 @@ pub struct ConnectionArgs {
     /// HTTP proxy towards the gateway, or `off`. Default: HTTPS_PROXY, NO_PROXY.
     #[arg(long, env = "BH_PROXY", value_name = "URL", hide_env_values = true)]
     pub proxy: Option<String>,
-    /// How to write the log.
+    /// How to write the log. Default: text.
     #[arg(long, env = "BH_LOG", value_name = "FORMAT")]
     pub log: Option<LogFormat>,
-    /// Least level logged: error, warn, info, debug, trace, or a filter such as `bridgehead_agent=debug`.
+    /// Least level logged: error, warn, info, debug, trace, or a filter such as `bridgehead_agent=debug`. Default: info.
     #[arg(long, env = "BH_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
 }
@@ -125,7 +173,7 @@ pub struct RunArgs {
 /// `http`.
 #[derive(Clone, Debug, Args)]
 pub struct HttpArgs {
-    /// Where the app listens: 3000, or any TARGET of `run`.
+    /// Where the app listens: 3000, or any TARGET below.
     #[arg(value_name = "TARGET")]
     pub target: String,
     /// Name of the app.
@@ -198,7 +246,19 @@ pub fn mistake(error: &clap::Error) -> String {
     let words: Vec<&str> = paragraph.flat_map(str::split_whitespace).collect();
     let said = words.join(" ");
     let said = said.strip_prefix("error: ").unwrap_or(&said);
-    format!("{said}; see `bh-agent --help`")
+    format!("{said}; see `{} --help`", asked(&text))
+}
+
+/// The command, with its subcommand, that a usage line in `text` is of.
+fn asked(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let is_name = |word: &&str| word.starts_with(|c: char| c.is_ascii_lowercase());
+    let words: Vec<&str> = usage
+        .unwrap_or("bh-agent")
+        .split_whitespace()
+        .take_while(is_name)
+        .collect();
+    words.join(" ")
 }
 
 /// Writes the completion script for a shell.
@@ -217,6 +277,7 @@ pub fn write_completions(shell: Shell, out: &mut dyn io::Write) -> io::Result<()
 /// # Errors
 /// What the system says.
 pub fn write_man(dir: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(dir)?;
     clap_mangen::generate_to(Cli::command(), dir)
 }
 
@@ -265,23 +326,33 @@ mod tests {
 
     #[test]
     fn a_mistake_is_one_line_that_names_it() {
-        for (line, named) in [
-            (&["bh-agent", "run", "--nonsense"][..], "'--nonsense'"),
-            (&["bh-agent", "http", "3000"], "--name"),
-            (&["bh-agent", "dance"], "'dance'"),
-            (&["bh-agent", "run", "--log", "xml"], "'xml'"),
+        for (line, named, see) in [
+            (
+                &["bh-agent", "run", "--nonsense"][..],
+                "'--nonsense'",
+                "`bh-agent run --help`",
+            ),
+            (
+                &["bh-agent", "http", "3000"],
+                "--name",
+                "`bh-agent http --help`",
+            ),
+            (&["bh-agent", "dance"], "'dance'", "`bh-agent --help`"),
+            (&["bh-agent", "run", "--log", "xml"], "'xml'", " --help`"),
         ] {
             let said = mistake(&Cli::try_parse_from(line).expect_err(named));
             assert!(said.contains(named) && !said.contains('\n'), "{said}");
+            assert!(said.ends_with(see), "{said}");
         }
     }
 
     #[test]
     fn there_is_a_man_page_for_each_command() {
         let folder = tempfile::tempdir().expect("folder");
-        write_man(folder.path()).expect("pages");
+        let folder = folder.path().join("man1");
+        write_man(&folder).expect("pages");
         for page in ["bh-agent.1", "bh-agent-run.1", "bh-agent-check.1"] {
-            assert!(folder.path().join(page).exists(), "{page}");
+            assert!(folder.join(page).exists(), "{page}");
         }
         let mut script = Vec::new();
         write_completions(Shell::Bash, &mut script).expect("script");

@@ -37,7 +37,10 @@ fn main() -> ExitCode {
         Command::Man { dir } => written(cli::write_man(&dir)),
     };
     done.unwrap_or_else(|error| {
-        eprintln!("bh-agent: {error}");
+        // A configuration file may have several mistakes, a line each.
+        for line in error.to_string().lines() {
+            eprintln!("bh-agent: {line}");
+        }
         ExitCode::from(error.exit_code())
     })
 }

@@ -6,10 +6,13 @@
 //! | [`wire`] | the frames, an incremental decoder and an encoder |
 //! | [`handshake`] | how an agent proves who it is, and what both sides agree on |
 //! | [`conn`] | the tunnel: streams, credit, order, evidence, liveness; no clock, no I/O |
+//! | `config` (feature `config`) | configuration files: every mistake at once, each with its line |
 //! | `io` (feature `io`) | tokio around the core: carriers, the driver task, `TunnelStream` |
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "config")]
+pub mod config;
 pub mod conn;
 pub mod handshake;
 #[cfg(feature = "io")]

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bridgehead_agent::carrier::address::Plain;
 use bridgehead_gateway::cli;
 use bridgehead_gateway::config::{
     AdminSettings, AppSettings, Config, GatewaySettings, Limits, TunnelSettings,
@@ -90,9 +91,10 @@ fn every_example_that_ships_is_valid_and_tested_here() {
             "{name}"
         );
     }
-    let agent = bridgehead_agent::config::raw::read(&examples().join("agent.toml"));
+    let path = examples().join("agent.toml");
+    let agent = bridgehead_agent::config::file::read(&path, Plain::default());
     let agent = agent.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(agent.app.len(), 2);
+    assert_eq!(agent.apps.len(), 2);
 }
 
 #[test]

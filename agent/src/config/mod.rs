@@ -3,53 +3,37 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`options`] | the checked result |
-//! | [`raw`] | the TOML file as written, unknown keys refused |
+//! | [`file`] | the keys of the TOML file |
+//! | `values` | what a text means, wherever it stood |
 //! | [`parse`] | flags over file, into the checked result |
 //! | [`secret`] | where the token comes from |
-//! | [`units`] | durations |
 //!
 //! Reads files (configuration, token, CA); opens no connection.
 
 use std::path::PathBuf;
 
-mod nearest;
+pub mod file;
 pub mod options;
 pub mod parse;
-pub mod raw;
 pub mod secret;
-pub mod units;
+mod values;
 
 pub use options::RunOptions;
 pub use secret::TokenSource;
 
-use bridgehead_protocol::handshake::TokenError;
+use bridgehead_protocol::config::ConfigErrors;
 use bridgehead_protocol::io::tls::TlsError;
 
 /// What is wrong with what the agent was told. All are the operator's to mend; the agent ends with code 2.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The configuration file cannot be read.
-    #[error("configuration {}: {what}", path.display())]
-    File {
-        /// Which file.
-        path: PathBuf,
-        /// What the system or the parser said.
-        what: String,
-    },
-    /// A key that does not exist.
-    #[error("configuration {}: unknown key `{key}`{}", path.display(), nearest.as_ref().map(|near| format!(", did you mean `{near}`?")).unwrap_or_default())]
-    UnknownKey {
-        /// Which file.
-        path: PathBuf,
-        /// Where in it, such as `app[1].wieght`.
-        key: String,
-        /// The key that was probably meant.
-        nearest: Option<&'static str>,
-    },
+    /// What is wrong in the configuration file, a line each.
+    #[error(transparent)]
+    File(#[from] ConfigErrors),
     /// A setting with an unusable value.
     #[error("{name}: {what}")]
     Setting {
-        /// The flag or key.
+        /// The flag or variable.
         name: &'static str,
         /// What is wrong and what would be right.
         what: String,
@@ -62,9 +46,6 @@ pub enum ConfigError {
         /// How to give it.
         how: &'static str,
     },
-    /// A text that is no token.
-    #[error("token: {0}; `bh-gateway token new` makes one")]
-    Token(#[from] TokenError),
     /// The token file cannot be used.
     #[error("token file {}: {what}", path.display())]
     TokenFile {

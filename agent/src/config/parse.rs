@@ -1,36 +1,27 @@
 //! Flags over environment over file, into [`RunOptions`].
 //!
-//! clap has already put environment variables behind flags; here the file comes behind both. Owns every
-//! check that needs no network, and names the flag in what it says.
+//! clap has already put environment variables behind flags; here the file comes behind both. Names the flag
+//! in what it says; what a value means is told by `values`.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
-use std::num::NonZeroU8;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use bridgehead_protocol::handshake::{Token, is_agent_id, is_app_name, is_host_header};
+use bridgehead_protocol::config::Fault;
 use bridgehead_protocol::io::tls::read_certificates;
 
-use crate::app::Target;
 use crate::app::table::AppSpec;
-use crate::app::target::{Place, Tls};
-use crate::app::tls::AppTrust;
 use crate::carrier::address::{GatewayAddress, Plain};
-use crate::carrier::proxy::{Proxies, ProxyAddress};
+use crate::carrier::proxy::Proxies;
 use crate::carrier::tls::{OwnCertificate, Roots};
 use crate::cli::{ConnectionArgs, LogFormat, RunArgs};
 
 use super::ConfigError;
+use super::file::{FileSettings, read};
 use super::options::{
-    DEFAULT_GRACE, DEFAULT_STREAMS, DEFAULT_TUNNELS, MOST_TUNNELS, RunOptions, random_agent_id,
+    DEFAULT_GRACE, DEFAULT_STREAMS, DEFAULT_TUNNELS, RunOptions, random_agent_id,
 };
-use super::raw::{RawApp, RawConfig, read};
 use super::secret::TokenSource;
-use super::units::parse_duration;
-
-/// Longest grace: beyond it init systems have long since killed the process.
-const GRACE_LIMIT: Duration = Duration::from_secs(24 * 3600);
+use super::values;
 
 /// A look into the environment for what has no flag (`BH_TOKEN`, proxies).
 pub type Environment<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -56,7 +47,7 @@ pub struct Settings {
 /// Checks a command line together with its file.
 ///
 /// # Errors
-/// The first thing that is wrong, with the flag or key it stands in.
+/// Every mistake of the file; else the first thing that is wrong, with the flag it stands in.
 pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings, ConfigError> {
     let RunArgs {
         connection,
@@ -64,58 +55,71 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         app,
         command,
     } = args;
-    let (raw, folder) = match &connection.config {
-        Some(path) => (
-            read(path)?,
-            path.parent().map(Path::to_owned).unwrap_or_default(),
-        ),
-        None => (RawConfig::default(), PathBuf::new()),
-    };
-    let log = log_options(&connection, &raw)?;
-    let plain = match connection.insecure_plain || raw.insecure_plain == Some(true) {
+    let plain = match connection.insecure_plain {
         true => Plain::Anywhere,
         false => Plain::LoopbackOnly,
     };
-    let ca = beside(connection.ca.as_ref(), raw.ca.as_ref(), &folder);
-    let certificate = own_certificate(
-        beside(connection.cert.as_ref(), raw.cert.as_ref(), &folder),
-        beside(connection.key.as_ref(), raw.key.as_ref(), &folder),
-    )?;
+    let file = match &connection.config {
+        Some(path) => read(path, plain)?,
+        None => FileSettings::default(),
+    };
+    let log = LogOptions {
+        format: connection.log.or(file.log).unwrap_or_default(),
+        level: (connection.log_level.clone().or(file.log_level))
+            .unwrap_or_else(|| "info".to_owned()),
+    };
     let command = match command.is_empty() {
-        true => raw.command.iter().map(Into::into).collect(),
+        true => file.command.iter().map(Into::into).collect(),
         false => command,
     };
+    let given = serving.grace.as_deref().map(values::duration);
+    let grace = given.map(|span| span.and_then(values::grace));
+    let tunnels = serving.tunnels.map(|count| values::tunnels(count.into()));
+    let streams = (serving.max_streams).map(|count| values::max_streams(count.into()));
+    let agent = connection.agent.as_deref().map(values::agent_id);
+    let health = serving.health.as_deref().map(values::health);
     let run = RunOptions {
-        token: token(&connection, &raw, &folder, environment)?,
-        gateways: gateways(
-            if connection.gateway.is_empty() {
-                raw.gateway.into()
-            } else {
-                connection.gateway
-            },
-            plain,
-        )?,
-        agent: agent_id(connection.agent.or(raw.agent))?,
-        apps: apps(&app, raw.app, &folder)?,
-        tunnels: tunnels(serving.tunnels.or(raw.tunnels))?,
-        roots: ca
-            .map(|path| read_certificates(&path))
+        token: token(&connection, file.token, environment)?,
+        gateways: gateways(&connection.gateway, file.gateways, plain)?,
+        agent: (before("--agent", agent, file.agent)?).unwrap_or_else(random_agent_id),
+        apps: apps(&app, file.apps)?,
+        tunnels: (before("--tunnels", tunnels, file.tunnels)?).unwrap_or(DEFAULT_TUNNELS),
+        roots: (connection.ca.or(file.ca).as_deref().map(read_certificates))
             .transpose()?
             .map_or(Roots::System, Roots::Only),
-        certificate,
-        proxies: proxies(connection.proxy.or(raw.proxy).as_deref(), environment)?,
-        grace: grace(serving.grace.or(raw.grace).as_deref())?,
-        max_streams: max_streams(serving.max_streams.or(raw.max_streams))?,
-        health: health(serving.health.or(raw.health).as_deref())?,
+        certificate: own_certificate(connection.cert.or(file.cert), connection.key.or(file.key))?,
+        proxies: proxies(connection.proxy.as_deref(), file.proxies, environment)?,
+        grace: (before("--grace", grace, file.grace)?).unwrap_or(DEFAULT_GRACE),
+        max_streams: (before("--max-streams", streams, file.max_streams)?)
+            .unwrap_or(DEFAULT_STREAMS),
+        health: before("--health", health, file.health)?,
         command,
         seed: rand::random(),
     };
     Ok(Settings { run, log })
 }
 
-/// The flag's file, or that of the configuration, which is named from where the configuration lies.
-fn beside(flag: Option<&PathBuf>, file: Option<&PathBuf>, folder: &Path) -> Option<PathBuf> {
-    flag.cloned().or_else(|| file.map(|file| folder.join(file)))
+/// The flag `name` if it was given, else what the file says.
+fn before<T>(
+    name: &'static str,
+    flag: Option<Result<T, Fault>>,
+    file: Option<T>,
+) -> Result<Option<T>, ConfigError> {
+    match flag {
+        Some(given) => given.map(Some).map_err(wrong(name)),
+        None => Ok(file),
+    }
+}
+
+/// A mistake in the flag `name`.
+fn wrong(name: &'static str) -> impl Fn(Fault) -> ConfigError {
+    move |Fault { what, mend }| ConfigError::Setting {
+        name,
+        what: match mend.is_empty() {
+            true => what,
+            false => format!("{what}, {mend}"),
+        },
+    }
 }
 
 /// Both files or none; read once, so that what is wrong with them is told before dialling.
@@ -123,66 +127,32 @@ fn own_certificate(
     cert: Option<PathBuf>,
     key: Option<PathBuf>,
 ) -> Result<Option<OwnCertificate>, ConfigError> {
+    let lonely = |name, what| Err(wrong(name)(Fault::new(what, "give both")));
     let (cert, key) = match (cert, key) {
         (None, None) => return Ok(None),
         (Some(cert), Some(key)) => (cert, key),
-        (Some(_), None) => return Err(setting("key")("is missing beside cert".to_owned())),
-        (None, Some(_)) => return Err(setting("cert")("is missing beside key".to_owned())),
+        (Some(_), None) => return lonely("--key", "is missing beside the certificate"),
+        (None, Some(_)) => return lonely("--cert", "is missing beside the key"),
     };
     let own = OwnCertificate { cert, key };
     own.load()?;
     Ok(Some(own))
 }
 
-fn setting(name: &'static str) -> impl Fn(String) -> ConfigError {
-    move |what| ConfigError::Setting { name, what }
-}
-
-fn log_options(connection: &ConnectionArgs, raw: &RawConfig) -> Result<LogOptions, ConfigError> {
-    let from_file = match raw.log.as_deref() {
-        None => None,
-        Some("text") => Some(LogFormat::Text),
-        Some("json") => Some(LogFormat::Json),
-        Some(other) => {
-            return Err(setting("log")(format!(
-                "`{other}` is neither `text` nor `json`"
-            )));
-        }
-    };
-    Ok(LogOptions {
-        format: connection.log.or(from_file).unwrap_or_default(),
-        level: connection
-            .log_level
-            .clone()
-            .or_else(|| raw.log_level.clone())
-            .unwrap_or_else(|| "info".to_owned()),
-    })
-}
-
 /// The flag, then `BH_TOKEN`, then the file. Loaded once, so that a missing one is told before dialling.
 fn token(
     connection: &ConnectionArgs,
-    raw: &RawConfig,
-    folder: &Path,
+    file: Option<TokenSource>,
     environment: Environment<'_>,
 ) -> Result<TokenSource, ConfigError> {
-    let from_environment = environment("BH_TOKEN").filter(|text| !text.trim().is_empty());
-    let source = match (
-        &connection.token_file,
-        from_environment,
-        &raw.token,
-        &raw.token_file,
-    ) {
+    let given = environment("BH_TOKEN").filter(|text| !text.trim().is_empty());
+    let source = match (&connection.token_file, given, file) {
         (Some(path), ..) => TokenSource::File(path.clone()),
-        (None, Some(text), ..) => TokenSource::Given(Token::parse(text.trim())?),
-        (None, None, Some(_), Some(_)) => {
-            return Err(setting("token")(
-                "give either `token` or `token_file`, not both".to_owned(),
-            ));
+        (None, Some(text), _) => {
+            TokenSource::Given(values::token(&text).map_err(wrong("BH_TOKEN"))?)
         }
-        (None, None, Some(text), None) => TokenSource::Given(Token::parse(text.trim())?),
-        (None, None, None, Some(path)) => TokenSource::File(folder.join(path)),
-        (None, None, None, None) => {
+        (None, None, Some(source)) => source,
+        (None, None, None) => {
             return Err(ConfigError::Missing {
                 name: "--token-file",
                 how: "`bh-gateway token new` makes a token; put it into a file or into BH_TOKEN",
@@ -193,53 +163,42 @@ fn token(
     Ok(source)
 }
 
-fn gateways(texts: Vec<String>, plain: Plain) -> Result<Vec<GatewayAddress>, ConfigError> {
-    let parsed: Vec<_> = texts
+fn gateways(
+    flags: &[String],
+    file: Vec<GatewayAddress>,
+    plain: Plain,
+) -> Result<Vec<GatewayAddress>, ConfigError> {
+    let given: Vec<_> = flags
         .iter()
-        .map(|text| GatewayAddress::parse(text, plain).map_err(setting("--gateway")))
+        .map(|text| values::gateway(text, plain).map_err(wrong("--gateway")))
         .collect::<Result<_, _>>()?;
-    if parsed.is_empty() {
+    let gateways = match given.is_empty() {
+        true => file,
+        false => given,
+    };
+    if gateways.is_empty() {
         return Err(ConfigError::Missing {
             name: "--gateway",
             how: "for example --gateway tls://gw.example.com:7000",
         });
     }
-    Ok(parsed)
-}
-
-fn agent_id(given: Option<String>) -> Result<String, ConfigError> {
-    let Some(id) = given else {
-        return Ok(random_agent_id());
-    };
-    if !is_agent_id(&id) {
-        return Err(setting("--agent")(format!(
-            "`{id}` is not an id; use 1 to 64 letters, digits, `-`, `_`, `.`"
-        )));
-    }
-    Ok(id)
+    Ok(gateways)
 }
 
 /// The file's apps, where a flag of the same name comes instead.
-fn apps(flags: &[String], file: Vec<RawApp>, folder: &Path) -> Result<Vec<AppSpec>, ConfigError> {
+fn apps(flags: &[String], file: Vec<AppSpec>) -> Result<Vec<AppSpec>, ConfigError> {
     let mut given = Vec::with_capacity(flags.len());
+    let mut names = BTreeSet::new();
     for text in flags {
-        let (name, target) = text.split_once('=').ok_or_else(|| {
-            setting("--app")(format!(
-                "`{text}` is not NAME=TARGET, for example demo=http://127.0.0.1:3000"
-            ))
-        })?;
-        given.push(AppSpec::new(
-            app_name(name)?,
-            Target::parse(target).map_err(setting("--app"))?,
-        ));
-    }
-    let mut all = Vec::with_capacity(file.len() + given.len());
-    for raw in file {
-        let spec = app_from_file(raw, folder)?;
-        if !given.iter().any(|flag| flag.name == spec.name) {
-            all.push(spec);
+        let spec = app(text).map_err(wrong("--app"))?;
+        if !names.insert(spec.name.clone()) {
+            let what = format!("`{}` is given twice", spec.name);
+            return Err(wrong("--app")(values::fault(what)));
         }
+        given.push(spec);
     }
+    let mut all = file;
+    all.retain(|spec| !names.contains(&spec.name));
     all.append(&mut given);
     if all.is_empty() {
         return Err(ConfigError::Missing {
@@ -247,105 +206,32 @@ fn apps(flags: &[String], file: Vec<RawApp>, folder: &Path) -> Result<Vec<AppSpe
             how: "for example --app demo=http://127.0.0.1:3000",
         });
     }
-    let mut names = BTreeSet::new();
-    if let Some(twice) = all.iter().find(|app| !names.insert(app.name.as_str())) {
-        return Err(setting("--app")(format!("`{}` is given twice", twice.name)));
-    }
     Ok(all)
 }
 
-fn app_name(name: &str) -> Result<String, ConfigError> {
-    if !is_app_name(name) {
-        return Err(setting("--app")(format!(
-            "`{name}` is not an app name; use 1 to 40 of a-z, 0-9 and `-`"
-        )));
-    }
-    Ok(name.to_owned())
+/// `NAME=TARGET`.
+fn app(text: &str) -> Result<AppSpec, Fault> {
+    let (name, target) = text.split_once('=').ok_or_else(|| {
+        Fault::new(
+            format!("`{text}` is not NAME=TARGET"),
+            "write for example demo=http://127.0.0.1:3000",
+        )
+    })?;
+    Ok(AppSpec::new(
+        values::app_name(name)?,
+        values::target(target)?,
+    ))
 }
 
-fn app_from_file(raw: RawApp, folder: &Path) -> Result<AppSpec, ConfigError> {
-    let target = Target::parse(&raw.target).map_err(setting("app.target"))?;
-    let weight = raw.weight.unwrap_or(1);
-    if !(1..=100).contains(&weight) {
-        return Err(setting("app.weight")(format!(
-            "{weight} is not from 1 to 100"
-        )));
-    }
-    let host = raw.host.unwrap_or_default();
-    if !is_host_header(&host) {
-        return Err(setting("app.host")(format!("`{host}` is not a host")));
-    }
-    let encrypted = matches!(target.place, Place::Tcp { tls: Tls::Yes, .. });
-    if !encrypted && (raw.ca.is_some() || raw.verify.is_some()) {
-        return Err(setting("app.ca")(format!(
-            "`ca` and `verify` are for https:// targets, not for {target}"
-        )));
-    }
-    let trust = match (raw.verify, raw.ca) {
-        (Some(false), Some(_)) => {
-            return Err(setting("app.verify")(
-                "`verify = false` makes `ca` useless; give one of them".to_owned(),
-            ));
-        }
-        (Some(false), None) => AppTrust::Anything,
-        (_, Some(path)) => AppTrust::Roots(read_certificates(&folder.join(path))?),
-        (_, None) => AppTrust::System,
-    };
-    Ok(AppSpec {
-        name: app_name(&raw.name)?,
-        target,
-        weight,
-        host,
-        trust,
-    })
-}
-
-fn tunnels(given: Option<u8>) -> Result<NonZeroU8, ConfigError> {
-    let Some(count) = given else {
-        return Ok(DEFAULT_TUNNELS);
-    };
-    NonZeroU8::new(count)
-        .filter(|count| count.get() <= MOST_TUNNELS)
-        .ok_or_else(|| setting("--tunnels")(format!("{count} is not from 1 to {MOST_TUNNELS}")))
-}
-
-fn proxies(given: Option<&str>, environment: Environment<'_>) -> Result<Proxies, ConfigError> {
-    match given {
-        None => Proxies::from_environment(environment).map_err(setting("environment")),
-        Some("off") => Ok(Proxies::none()),
-        Some(text) => ProxyAddress::parse(text)
-            .map(Proxies::all)
-            .map_err(setting("--proxy")),
-    }
-}
-
-fn grace(given: Option<&str>) -> Result<Duration, ConfigError> {
-    let grace = given
-        .map_or(Ok(DEFAULT_GRACE), parse_duration)
-        .map_err(setting("--grace"))?;
-    if grace > GRACE_LIMIT {
-        return Err(setting("--grace")("more than a day".to_owned()));
-    }
-    Ok(grace)
-}
-
-fn max_streams(given: Option<u32>) -> Result<u32, ConfigError> {
-    let count = given.unwrap_or(DEFAULT_STREAMS);
-    if count == 0 {
-        return Err(setting("--max-streams")(
-            "0 would accept nothing".to_owned(),
-        ));
-    }
-    Ok(count)
-}
-
-fn health(given: Option<&str>) -> Result<Option<SocketAddr>, ConfigError> {
-    let Some(text) = given else { return Ok(None) };
-    match text.parse() {
-        Ok(address) => Ok(Some(address)),
-        Err(_) => Err(setting("--health")(format!(
-            "`{text}` is not an address with a port, such as 127.0.0.1:9091"
-        ))),
+fn proxies(
+    flag: Option<&str>,
+    file: Option<Proxies>,
+    environment: Environment<'_>,
+) -> Result<Proxies, ConfigError> {
+    match before("--proxy", flag.map(values::proxy), file)? {
+        Some(proxies) => Ok(proxies),
+        None => Proxies::from_environment(environment)
+            .map_err(|what| wrong("environment")(values::fault(what))),
     }
 }
 

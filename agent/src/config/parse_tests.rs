@@ -1,5 +1,7 @@
 //! Tests of flags over file, and of what is said about each mistake.
 
+use std::time::Duration;
+
 use clap::Parser;
 
 use super::*;
@@ -151,7 +153,7 @@ fn each_mistake_is_told_with_its_flag_on_one_line() {
         ),
         (
             &[GATEWAY[0], GATEWAY[1], app[0], app[1], "--grace", "5"],
-            "--grace: `5`",
+            "--grace: \"5\" is not a duration, write 5s",
         ),
         (
             &[GATEWAY[0], GATEWAY[1], app[0], app[1], "--health", "9091"],
@@ -187,33 +189,4 @@ fn a_missing_token_says_how_to_get_one() {
         .expect_err("no token")
         .to_string();
     assert!(said.contains("bh-gateway token new"), "{said}");
-}
-
-#[test]
-fn trust_settings_are_for_encrypted_apps_only() {
-    for (app, expected) in [
-        ("target = \"3000\"\nverify = false", "https:// targets"),
-        (
-            "target = \"https://x\"\nverify = false\nca = \"c\"",
-            "makes `ca` useless",
-        ),
-        (
-            "target = \"https://x\"\nweight = 0",
-            "0 is not from 1 to 100",
-        ),
-        ("target = \"3000\"\nhost = \"a/b\"", "`a/b` is not a host"),
-    ] {
-        let path = file(&format!(
-            "gateway = \"tls://gw\"\n[[app]]\nname = \"a\"\n{app}"
-        ));
-        let said = said(&["--config", path.to_str().expect("path")]);
-        assert!(said.contains(expected), "{said}");
-    }
-    let path = file(
-        "gateway = \"tls://gw\"\n[[app]]\nname = \"a\"\ntarget = \"https://x\"\nverify = false",
-    );
-    let run = parsed(&["--config", path.to_str().expect("path")])
-        .expect("settings")
-        .run;
-    assert_eq!(run.apps[0].trust, AppTrust::Anything);
 }

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::error::Fault;
 use super::net::Cidr;
-use super::raw::{Section, Value};
-use super::units::{self, Percent};
+use bridgehead_protocol::config::Fault;
+use bridgehead_protocol::config::units::{self, Percent};
+use bridgehead_protocol::config::{Section, Value};
 
 /// First pause of a quarantine that is only switched on.
 const QUARANTINE_PAUSE: Duration = Duration::from_secs(30);

@@ -10,10 +10,10 @@ use bridgehead_protocol::io::shake::LONGEST_RESUMING;
 use bridgehead_protocol::wire::AppKind;
 
 use super::defaults::DEAD_AFTER;
-use super::error::Fault;
 use super::net::clash;
 use super::settings::{AppEntry, Config, ProxyProtocol};
 use crate::route::host::Host;
+use bridgehead_protocol::config::Fault;
 
 /// Which table a violation is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::settings::{
     AdminSettings, AppSettings, GatewaySettings, Go, HostHeader, Limits, MemoryBudget,
     ProxyProtocol, PublicSettings, TunnelSettings,
 };
-use super::units::Percent;
+use bridgehead_protocol::config::Percent;
 
 /// Public port without TLS.
 pub const HTTP_PORT: u16 = 8080;

@@ -10,15 +10,15 @@ use bridgehead_protocol::handshake::{AppPattern, Token};
 use super::admission::Admission;
 use super::check::{self, Place};
 use super::defaults::{ADMIN_PORT, HTTP_PORT, TUNNEL_PORT, loopback};
-use super::error::{ConfigError, ConfigErrors};
 use super::names::AppName;
 use super::settings::{
     AdminSettings, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, Config, GatewaySettings,
     Limits, PublicSettings, TunnelSettings,
 };
-use super::units::Percent;
 use crate::route::host::{Host, HostError};
 use crate::route::path::PathPrefix;
+use bridgehead_protocol::config::Percent;
+use bridgehead_protocol::config::{ConfigError, ConfigErrors};
 
 /// The domain of `dev`; browsers resolve everything below it to loopback.
 const DOMAIN: &str = "localhost";

@@ -9,8 +9,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use super::error::{ConfigError, ConfigErrors};
 use super::settings::{CertificateFiles, Config};
+use bridgehead_protocol::config::{ConfigError, ConfigErrors};
 
 pub(super) fn check(config: &Config, file: &str) -> Result<(), ConfigErrors> {
     let mut errors = Vec::new();

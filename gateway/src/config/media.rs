@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::error::Fault;
+use bridgehead_protocol::config::Fault;
 
 /// A list of content types.
 #[derive(Clone, Debug, PartialEq, Eq)]

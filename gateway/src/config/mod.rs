@@ -1,4 +1,4 @@
-//! The configuration: TOML text → sections (`raw`) → validated values (`parse`, `check`).
+//! The configuration: TOML text → sections → validated values (`parse`, `check`).
 //!
 //! Owns every rule about what an operator may write. Must not bind, dial or log; the only I/O is
 //! reading the file and its certificates in [`Config::load`]. Place in the path: before everything;
@@ -10,17 +10,14 @@ mod changes;
 mod check;
 pub mod defaults;
 mod dev;
-mod error;
 mod files;
 mod media;
 mod names;
 mod net;
 mod parse;
-mod raw;
 mod secret;
 mod settings;
 mod summary;
-mod units;
 
 #[cfg(test)]
 mod tests;
@@ -28,16 +25,18 @@ mod tests;
 use std::path::Path;
 
 pub use admission::{Admission, ClientRate, Rate};
+use bridgehead_protocol::config::units::parse_duration;
+pub use bridgehead_protocol::config::{
+    ConfigError, ConfigErrors, Percent, nearest as nearest_word, show_duration, show_size,
+};
 pub use changes::Changes;
 pub use dev::DevOptions;
-pub use error::{ConfigError, ConfigErrors};
 pub use media::MediaTypes;
 pub use names::AppName;
 pub use net::Cidr;
 pub use secret::Secret;
 pub use settings::*;
 pub use summary::summary;
-pub use units::{Percent, show_duration, show_size};
 
 pub use bridgehead_protocol::handshake::{AppPattern, TokenHash};
 
@@ -78,7 +77,7 @@ impl Config {
 /// # Errors
 /// One line that says what is wrong and how to write it.
 pub fn duration_argument(text: &str) -> Result<std::time::Duration, String> {
-    units::parse_duration(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+    parse_duration(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
 }
 
 /// The same, above zero: a window of zero would end everything at once.
@@ -91,12 +90,6 @@ pub fn window_argument(text: &str) -> Result<std::time::Duration, String> {
         true => Err("zero would end everything at once, write a longer time".to_owned()),
         false => Ok(span),
     }
-}
-
-/// The word nearest to `unknown`, if it is near enough to be a slip of the fingers.
-#[must_use]
-pub fn nearest_word<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
-    error::nearest(unknown, known)
 }
 
 /// A listener's address as a command line gives it: `127.0.0.1:8080`, `localhost:0`, `:8080`.

@@ -7,7 +7,7 @@ use std::fmt;
 
 use bridgehead_protocol::handshake::{AppPattern, is_agent_id, is_app_name};
 
-use super::error::Fault;
+use bridgehead_protocol::config::Fault;
 
 /// Name of an app: `[a-z0-9-]{1,40}`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use super::error::Fault;
+use bridgehead_protocol::config::Fault;
 
 /// A network: all addresses that share its first `bits`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

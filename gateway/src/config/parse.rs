@@ -1,59 +1,44 @@
 //! Sections of text → validated values.
 //!
 //! Owns the meaning of each key; a rule that needs two keys stands in `check`. Pure. Place in the
-//! path: after `raw`, before everything else. Invariant: every key is read through [`Section`], so
+//! path: after the text, before everything else. Invariant: every key is read through [`Section`], so
 //! that an unread one is reported.
 
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use toml::de::DeTable;
+use bridgehead_protocol::config::{ConfigErrors, Fault, Percent, Section, Value, read, units};
 
 use super::admission;
 use super::check::{self, Place};
 use super::defaults;
-use super::error::{ConfigErrors, Fault};
 use super::media::{self, MediaTypes};
 use super::names::{self, AppName};
 use super::net::{self, Cidr};
-use super::raw::{Section, Sink, Value};
 use super::secret;
 use super::settings::{
     AdminSettings, AgentCa, AgentEntry, AgentKey, AppEntry, AppKind, AppSettings, CertificateFiles,
     Config, Demand, GatewaySettings, Go, HostHeader, Limits, MemoryBudget, ProxyProtocol,
     PublicSettings, TunnelSettings,
 };
-use super::units::{self, Percent};
 use crate::route::host::{Authority, Host};
 use crate::route::path::PathPrefix;
 
 pub(super) fn parse(text: &str, file: &str, base: &Path) -> Result<Config, ConfigErrors> {
-    let sink = Sink::new(file, text);
-    let document = match DeTable::parse(text) {
-        Ok(document) => document,
-        Err(error) => {
-            let offset = error.span().map(|span| span.start);
-            let line = offset.map_or(String::new(), |at| format!(" at line {}", sink.line(at)));
-            let what = format!("not TOML{line}: {}", error.message().replace('\n', " "));
-            sink.push("", offset, Fault::new(what, "mend the syntax"));
-            sink.into_result()?;
-            return Err(ConfigErrors::whole_file(file, "not TOML".into(), ""));
+    read(text, file, |sink, root| {
+        let sections = Sections::of(root);
+        let config = sections.read(base);
+        sections.finish();
+        if sink.is_empty() {
+            // Rules between keys would only repeat what a broken key already caused.
+            for violation in check::check(&config) {
+                let section = sections.at(violation.place);
+                section.report(violation.key, violation.fault);
+            }
         }
-    };
-    let sections = Sections::of(&sink, document.get_ref());
-    let config = sections.read(base);
-    sections.finish();
-    if sink.is_empty() {
-        // Rules between keys would only repeat what a broken key already caused.
-        for violation in check::check(&config) {
-            let section = sections.at(violation.place);
-            section.report(violation.key, violation.fault);
-        }
-    }
-    drop(sections);
-    sink.into_result()?;
-    Ok(config)
+        config
+    })
 }
 
 /// The sections of one file, kept for the rules that name a place later.
@@ -70,8 +55,7 @@ struct Sections<'d> {
 }
 
 impl<'d> Sections<'d> {
-    fn of(sink: &'d Sink<'d>, table: &'d DeTable<'d>) -> Self {
-        let root = Section::root(sink, table);
+    fn of(root: Section<'d>) -> Self {
         Self {
             gateway: root.table("gateway"),
             public: root.table("public"),

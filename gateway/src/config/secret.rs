@@ -8,7 +8,7 @@ use std::fmt;
 use bridgehead_protocol::handshake::TokenHash;
 use zeroize::Zeroizing;
 
-use super::error::Fault;
+use bridgehead_protocol::config::Fault;
 
 /// Text that is shown as `***`.
 #[derive(Clone, PartialEq, Eq)]

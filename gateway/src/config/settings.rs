@@ -14,9 +14,9 @@ use super::admission::Admission;
 use super::media::MediaTypes;
 use super::names::AppName;
 use super::net::Cidr;
-use super::units::Percent;
 use crate::route::host::Host;
 use crate::route::path::PathPrefix;
+use bridgehead_protocol::config::Percent;
 
 /// A whole configuration.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use super::settings::{AppEntry, AppKind, Config};
-use super::units::show_duration;
+use bridgehead_protocol::config::show_duration;
 
 /// Lines for a person; `now` is the second of the epoch, for keys that are over.
 #[must_use]

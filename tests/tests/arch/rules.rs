@@ -41,6 +41,7 @@ const PURE_GATEWAY: &[&str] = &[
     "serde_json",
     "uuid",
     "httparse",
+    "bridgehead_protocol::config",
     "bridgehead_protocol::verdict",
     "bridgehead_protocol::time",
     "bridgehead_gateway::error",
@@ -131,6 +132,11 @@ pub(crate) const ROOMS: &[Room] = &[
     Room {
         prefix: "bridgehead_protocol",
         may: PROTOCOL_CORE,
+        never: IMPURE,
+    },
+    Room {
+        prefix: "bridgehead_protocol::config",
+        may: &["std", "core", "toml"],
         never: IMPURE,
     },
     Room {
@@ -232,8 +238,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "core",
             "http",
             "thiserror",
-            "serde",
-            "toml",
+            "bridgehead_protocol::config",
             "bridgehead_protocol::verdict",
             "bridgehead_protocol::time",
             "bridgehead_protocol::handshake",

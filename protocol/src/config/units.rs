@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::error::Fault;
+use super::fault::Fault;
 
 const DURATION_UNITS: [(&str, u64); 5] = [
     ("ms", 1),
@@ -29,7 +29,7 @@ impl Percent {
     /// One of two.
     pub const HALF: Self = Self(50);
     /// Three of four.
-    pub(super) const THREE_QUARTERS: Self = Self(75);
+    pub const THREE_QUARTERS: Self = Self(75);
     /// All of it.
     pub const WHOLE: Self = Self(100);
 
@@ -40,7 +40,8 @@ impl Percent {
     }
 
     /// Parses `50%`.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         let digits = text.strip_suffix('%')?;
         let plain = digits.bytes().all(|b| b.is_ascii_digit());
         digits.parse().ok().filter(|_| plain).and_then(Self::new)
@@ -54,7 +55,10 @@ impl Percent {
 }
 
 /// Parses `500ms`, `30s`, `5m`, `1h`, `90d`; also a bare `0`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, Fault> {
+///
+/// # Errors
+/// If the text is none.
+pub fn parse_duration(text: &str) -> Result<Duration, Fault> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -69,7 +73,10 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, Fault> {
 }
 
 /// Parses `512B`, `64KiB`, `1MiB`, `2GiB` to bytes.
-pub(super) fn parse_size(text: &str) -> Result<u64, Fault> {
+///
+/// # Errors
+/// If the text is none.
+pub fn parse_size(text: &str) -> Result<u64, Fault> {
     parse_with_units(text, &SIZE_UNITS).ok_or_else(|| {
         Fault::new(
             format!("\"{text}\" is not a size"),
@@ -112,7 +119,10 @@ fn show_with_units(value: u64, units: &[(&str, u64)]) -> String {
 
 /// Seconds since 1970 of an RFC 3339 moment (`2027-01-31T12:00:00Z`, `…+03:00`) or a date
 /// (`2027-01-31`: its first second in UTC). Fractions of a second are dropped.
-pub(super) fn parse_date(text: &str) -> Result<u64, Fault> {
+///
+/// # Errors
+/// If the text is none, or lies before 1970.
+pub fn parse_date(text: &str) -> Result<u64, Fault> {
     seconds_of(text).ok_or_else(|| {
         Fault::new(
             format!("\"{text}\" is not a moment after 1970 with a time zone"),

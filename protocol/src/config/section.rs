@@ -1,7 +1,7 @@
 //! The TOML text as sections whose every key must be asked for: what nobody asked for is unknown.
 //!
 //! Owns positions, key paths and the collection of mistakes; a key's name stands once, where it is
-//! read. Must not know what any key means. Place in the path: between the file and `parse`.
+//! read. Must not know what any key means. Place in the path: between the file and its meaning.
 //! Invariant: `Section::finish` is called for every section, so no key is accepted silently.
 
 use std::cell::RefCell;
@@ -9,19 +9,21 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::error::{ConfigError, ConfigErrors, Fault, nearest};
+use super::fault::{ConfigError, ConfigErrors, Fault, nearest};
 use super::units;
 
 /// Where mistakes go while a file is read; all are reported, not only the first.
 #[derive(Debug)]
-pub(super) struct Sink<'t> {
+pub struct Sink<'t> {
     file: &'t str,
     text: &'t str,
     errors: RefCell<Vec<ConfigError>>,
 }
 
 impl<'t> Sink<'t> {
-    pub(super) fn new(file: &'t str, text: &'t str) -> Self {
+    /// For the mistakes of `text`, which stands in `file`.
+    #[must_use]
+    pub fn new(file: &'t str, text: &'t str) -> Self {
         Self {
             file,
             text,
@@ -29,7 +31,8 @@ impl<'t> Sink<'t> {
         }
     }
 
-    pub(super) fn push(&self, path: &str, offset: Option<usize>, fault: Fault) {
+    /// Takes one mistake: at the key `path`, at a byte of the text where known.
+    pub fn push(&self, path: &str, offset: Option<usize>, fault: Fault) {
         self.errors.borrow_mut().push(ConfigError {
             file: self.file.to_owned(),
             line: offset.map(|at| self.line(at)),
@@ -39,12 +42,17 @@ impl<'t> Sink<'t> {
         });
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// True if nothing was reported.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
         self.errors.borrow().is_empty()
     }
 
     /// `Ok` if nothing was reported.
-    pub(super) fn into_result(self) -> Result<(), ConfigErrors> {
+    ///
+    /// # Errors
+    /// All that was reported, in the order of the file.
+    pub fn into_result(self) -> Result<(), ConfigErrors> {
         let errors = self.errors.into_inner();
         if errors.is_empty() {
             return Ok(());
@@ -52,8 +60,18 @@ impl<'t> Sink<'t> {
         Err(ConfigErrors::new(errors))
     }
 
+    /// What the parser of TOML says, as the only mistake.
+    pub(super) fn no_toml(&self, error: &toml::de::Error) -> ConfigErrors {
+        let offset = error.span().map(|span| span.start);
+        let line = offset.map_or(String::new(), |at| format!(" at line {}", self.line(at)));
+        let what = format!("not TOML{line}: {}", error.message().replace('\n', " "));
+        self.push("", offset, Fault::new(what, "mend the syntax"));
+        ConfigErrors::new(self.errors.take())
+    }
+
     /// The line of an offset, counted from 1.
-    pub(super) fn line(&self, offset: usize) -> usize {
+    #[must_use]
+    pub fn line(&self, offset: usize) -> usize {
         let before = self.text.as_bytes().get(..offset).unwrap_or_default();
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
@@ -61,7 +79,7 @@ impl<'t> Sink<'t> {
 
 /// One table of the file, or the absence of one (every key then reads as absent).
 #[derive(Debug)]
-pub(super) struct Section<'d> {
+pub struct Section<'d> {
     sink: &'d Sink<'d>,
     path: String,
     offset: Option<usize>,
@@ -70,7 +88,9 @@ pub(super) struct Section<'d> {
 }
 
 impl<'d> Section<'d> {
-    pub(super) fn root(sink: &'d Sink<'d>, table: &'d DeTable<'d>) -> Self {
+    /// The whole document.
+    #[must_use]
+    pub fn root(sink: &'d Sink<'d>, table: &'d DeTable<'d>) -> Self {
         Self::new(sink, String::new(), None, Some(table))
     }
 
@@ -90,7 +110,8 @@ impl<'d> Section<'d> {
     }
 
     /// The table `[key]`.
-    pub(super) fn table(&self, key: &'static str) -> Section<'d> {
+    #[must_use]
+    pub fn table(&self, key: &'static str) -> Section<'d> {
         let path = format!("{}[{key}]", self.path);
         let Some(entry) = self.entry(key) else {
             return Section::new(self.sink, path, None, None);
@@ -104,8 +125,9 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// The tables `[[key]]`; `path` is what they are called in messages.
-    pub(super) fn tables(&self, key: &'static str) -> Vec<Section<'d>> {
+    /// The tables `[[key]]`.
+    #[must_use]
+    pub fn tables(&self, key: &'static str) -> Vec<Section<'d>> {
         let Some(entry) = self.entry(key) else {
             return Vec::new();
         };
@@ -144,12 +166,13 @@ impl<'d> Section<'d> {
     }
 
     /// True if `key` is written.
-    pub(super) fn has(&self, key: &'static str) -> bool {
+    #[must_use]
+    pub fn has(&self, key: &'static str) -> bool {
         self.entry(key).is_some()
     }
 
     /// The value of `key`, converted by `read`; `None` if it is absent or was reported as wrong.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         key: &'static str,
         read: impl FnOnce(&Value<'d>) -> Result<T, Fault>,
@@ -165,7 +188,7 @@ impl<'d> Section<'d> {
     }
 
     /// Each item of the list `key` (a single value counts as a list of one), converted by `read`.
-    pub(super) fn list<T>(
+    pub fn list<T>(
         &self,
         key: &'static str,
         read: impl Fn(&Value<'d>) -> Result<T, Fault>,
@@ -185,7 +208,7 @@ impl<'d> Section<'d> {
     }
 
     /// Reports a mistake of `key`, or of the whole section where `key` is empty.
-    pub(super) fn report(&self, key: &str, fault: Fault) {
+    pub fn report(&self, key: &str, fault: Fault) {
         let offset = self
             .table
             .and_then(|table| table.iter().find(|(name, _)| name.get_ref() == key))
@@ -195,7 +218,7 @@ impl<'d> Section<'d> {
     }
 
     /// Reports every key that nobody asked for.
-    pub(super) fn finish(&self) {
+    pub fn finish(&self) {
         let known = self.known.borrow();
         for (name, _) in self.table.into_iter().flatten() {
             let key: &str = name.get_ref();
@@ -253,24 +276,36 @@ impl Entry<'_> {
 }
 
 /// A value whose type is not known yet.
-pub(super) struct Value<'d>(&'d DeValue<'d>);
+pub struct Value<'d>(&'d DeValue<'d>);
 
 impl<'d> Value<'d> {
-    pub(super) fn text(&self) -> Result<&'d str, Fault> {
+    /// A text in quotes.
+    ///
+    /// # Errors
+    /// If it is of another type.
+    pub fn text(&self) -> Result<&'d str, Fault> {
         match self.0 {
             DeValue::String(text) => Ok(text),
             other => Err(wrong_type("text in quotes", other)),
         }
     }
 
-    pub(super) fn switch(&self) -> Result<bool, Fault> {
+    /// `true` or `false`.
+    ///
+    /// # Errors
+    /// If it is of another type.
+    pub fn switch(&self) -> Result<bool, Fault> {
         match self.0 {
             DeValue::Boolean(value) => Ok(*value),
             other => Err(wrong_type("true or false", other)),
         }
     }
 
-    pub(super) fn whole(&self) -> Result<u64, Fault> {
+    /// A whole number from 0 upwards.
+    ///
+    /// # Errors
+    /// If it is of another type.
+    pub fn whole(&self) -> Result<u64, Fault> {
         match self.0 {
             DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix())
                 .map_err(|_| {
@@ -284,7 +319,10 @@ impl<'d> Value<'d> {
     }
 
     /// A duration in quotes, or a bare 0.
-    pub(super) fn duration(&self) -> Result<Duration, Fault> {
+    ///
+    /// # Errors
+    /// If it is of another type, or says something else.
+    pub fn duration(&self) -> Result<Duration, Fault> {
         match self.0 {
             DeValue::String(text) => units::parse_duration(text),
             DeValue::Integer(number) if number.as_str() == "0" => Ok(Duration::ZERO),
@@ -297,7 +335,10 @@ impl<'d> Value<'d> {
     }
 
     /// A size in quotes, in bytes.
-    pub(super) fn size(&self) -> Result<u64, Fault> {
+    ///
+    /// # Errors
+    /// If it is of another type, or says something else.
+    pub fn size(&self) -> Result<u64, Fault> {
         match self.0 {
             DeValue::String(text) => units::parse_size(text),
             DeValue::Integer(number) => Err(Fault::new(
@@ -309,7 +350,10 @@ impl<'d> Value<'d> {
     }
 
     /// A TOML date-time, as its text.
-    pub(super) fn date(&self) -> Result<String, Fault> {
+    ///
+    /// # Errors
+    /// If it is of another type, or says something else.
+    pub fn date(&self) -> Result<String, Fault> {
         match self.0 {
             DeValue::Datetime(date) => Ok(date.to_string()),
             DeValue::String(text) => Ok(text.to_string()),

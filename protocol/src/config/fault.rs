@@ -1,7 +1,8 @@
 //! What is wrong with a configuration: one line each, naming what, where and how to mend it.
 //!
 //! Owns the error values and the search for the key somebody meant. Must not read files or decide
-//! what is valid. Place in the path: filled by `raw`, `parse` and `check`, printed by `cli`.
+//! what is valid. Place in the path: filled by [`super::section`] and by whoever reads through it,
+//! printed by the command lines.
 
 use std::fmt;
 
@@ -61,13 +62,15 @@ pub struct ConfigErrors(Vec<ConfigError>);
 
 impl ConfigErrors {
     /// Sorted by line; mistakes without a line come last.
-    pub(super) fn new(mut errors: Vec<ConfigError>) -> Self {
+    #[must_use]
+    pub fn new(mut errors: Vec<ConfigError>) -> Self {
         errors.sort_by_key(|error| error.line.unwrap_or(usize::MAX));
         Self(errors)
     }
 
     /// One mistake of the file as a whole.
-    pub(super) fn whole_file(file: &str, what: String, mend: &str) -> Self {
+    #[must_use]
+    pub fn whole_file(file: &str, what: String, mend: &str) -> Self {
         Self(vec![ConfigError {
             file: file.to_owned(),
             line: None,
@@ -100,13 +103,16 @@ impl std::error::Error for ConfigErrors {}
 
 /// A value that is not what its key wants; the reader adds file, line and path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault {
-    pub(super) what: String,
-    pub(super) mend: String,
+pub struct Fault {
+    /// What is wrong.
+    pub what: String,
+    /// How to mend it; may be empty.
+    pub mend: String,
 }
 
 impl Fault {
-    pub(super) fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
+    /// What is wrong, and how to mend it.
+    pub fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
         Self {
             what: what.into(),
             mend: mend.into(),
@@ -115,7 +121,8 @@ impl Fault {
 }
 
 /// The known key nearest to `unknown`, if it is near enough to be a slip of the fingers.
-pub(super) fn nearest<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
+#[must_use]
+pub fn nearest<'k>(unknown: &str, known: &[&'k str]) -> Option<&'k str> {
     // A third of the letters wrong is a slip; more is another word.
     let limit = unknown.len().max(3) / 3;
     known
