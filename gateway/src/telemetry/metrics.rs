@@ -59,12 +59,15 @@ pub enum Named {
     ByAgent,
 }
 
+/// Apps with series of their own, by name.
+type KnownApps = BTreeMap<Box<str>, (Named, Arc<AppMetrics>)>;
+
 /// All metrics of one gateway.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
     per_app: PerApp,
-    apps: Mutex<BTreeMap<Box<str>, (Named, Arc<AppMetrics>)>>,
+    apps: Mutex<KnownApps>,
     tunnels: Vec<IntGauge>,
     carriers: Vec<IntGauge>,
     streams: Vec<IntGauge>,
