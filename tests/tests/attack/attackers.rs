@@ -30,7 +30,7 @@ pub(crate) struct Attack {
     pub(crate) reads: bool,
 }
 
-const fn flood(name: &'static str, burst: fn(u32, &str) -> Vec<u8>) -> Attack {
+pub(crate) const fn flood(name: &'static str, burst: fn(u32, &str) -> Vec<u8>) -> Attack {
     Attack {
         name,
         connections: 2,
@@ -41,7 +41,7 @@ const fn flood(name: &'static str, burst: fn(u32, &str) -> Vec<u8>) -> Attack {
 }
 
 /// Many connections that each do nearly nothing.
-const fn slow(name: &'static str, burst: fn(u32, &str) -> Vec<u8>) -> Attack {
+pub(crate) const fn slow(name: &'static str, burst: fn(u32, &str) -> Vec<u8>) -> Attack {
     Attack {
         name,
         connections: 60,

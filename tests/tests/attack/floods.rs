@@ -82,11 +82,56 @@ impl Lived {
     }
 }
 
+/// The listener at which the client and the attacker meet.
+#[derive(Clone, Copy)]
+pub(crate) enum Door {
+    Plain,
+    /// With a handshake for each HTTP/1 request, since that is what is attacked there.
+    Tls,
+}
+
+impl Door {
+    fn addr(self, world: &World) -> SocketAddr {
+        match self {
+            Self::Plain => world.places.public,
+            Self::Tls => world.places.public_tls.expect("a TLS listener"),
+        }
+    }
+
+    async fn h1(self, world: &World) -> H1 {
+        let roots = &world.certificate.roots;
+        match self {
+            Self::Plain => H1::connect(self.addr(world)).await,
+            Self::Tls => H1::connect_tls(self.addr(world), "demo.localhost", roots).await,
+        }
+    }
+
+    async fn h2(self, world: &World) -> H2 {
+        let roots = &world.certificate.roots;
+        match self {
+            Self::Plain => H2::connect(self.addr(world)).await,
+            Self::Tls => H2::connect_tls(self.addr(world), "demo.localhost", roots).await,
+        }
+    }
+
+    /// A request of HTTP/2.
+    fn get(self, host: &str) -> http::Request<()> {
+        let mut request = H2::get(host, "/fine");
+        if matches!(self, Self::Tls) {
+            let uri = format!("https://{host}/fine");
+            *request.uri_mut() = uri.parse().expect("a URI");
+        }
+        request
+    }
+}
+
 /// Asks every [`EVERY`] for `span`, by HTTP/1 and HTTP/2 in turn; a late answer delays nobody's count.
-pub(crate) async fn live(world: &World, span: Duration) -> Lived {
-    let host = world.host("demo");
-    let mut h1 = H1::connect(world.places.public).await;
-    let mut h2 = H2::connect(world.places.public).await;
+pub(crate) async fn live(world: &World, door: Door, span: Duration) -> Lived {
+    let host = match door {
+        Door::Plain => world.host("demo"),
+        Door::Tls => "demo.localhost".to_owned(),
+    };
+    let (mut h1, mut h2) = (door.h1(world).await, door.h2(world).await);
     let (begun, mut lived, mut asked) = (Instant::now(), Lived::default(), 0_u32);
     while begun.elapsed() < span {
         let due = begun + EVERY * asked;
@@ -95,10 +140,13 @@ pub(crate) async fn live(world: &World, span: Duration) -> Lived {
         let start = Instant::now();
         let told = match asked % 2 {
             0 => {
+                if matches!(door, Door::Tls) {
+                    h1 = door.h1(world).await;
+                }
                 let answer = h1.ask("GET", "/fine", &host, &[], b"").await;
                 (answer.status, answer.text())
             }
-            _ => match h2.ask(H2::get(&host, "/fine"), b"").await {
+            _ => match h2.ask(door.get(&host), b"").await {
                 Ok(answer) => (answer.head.status().as_u16(), answer.text()),
                 Err(end) => (0, format!("{end:?}")),
             },
@@ -113,32 +161,43 @@ pub(crate) async fn live(world: &World, span: Duration) -> Lived {
 }
 
 /// The client's life while `attack` runs against `addr`.
-async fn under(world: &World, attack: Attack, addr: SocketAddr, span: Duration) -> Lived {
+async fn under(
+    world: &World,
+    door: Door,
+    attack: Attack,
+    addr: SocketAddr,
+    span: Duration,
+) -> Lived {
     let attacker = attack.run(addr, world.host("demo"));
     tokio::select! {
         biased;
-        lived = live(world, span) => lived,
+        lived = live(world, door, span) => lived,
         () = attacker => unreachable!("an attacker never ends by itself"),
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_well_behaved_client_notices_no_attack() {
+    beside(guarded(), Door::Plain, ATTACKS).await;
+}
+
+/// Lives beside each of `attacks` at `door`, and beside the same attacker at a sink.
+pub(crate) async fn beside(setup: Setup, door: Door, attacks: &[Attack]) {
     let _alone = ALONE.lock().await;
     let app = App::start(victim).await;
-    let world = guarded().start().await;
+    let world = setup.start().await;
     let _agent = world.join("a1", &[("demo", &app.target())]).await;
     let (quiet, _tasks) = sink().await;
     let (span, control) = match deep() {
         true => (Duration::from_secs(60), Duration::from_secs(20)),
         false => (Duration::from_secs(2), Duration::from_millis(700)),
     };
-    drop(live(&world, control).await);
+    drop(live(&world, door, control).await);
     let mut faults = Vec::new();
-    for attack in ATTACKS {
-        let mut calm = under(&world, *attack, quiet, control).await;
+    for attack in attacks {
+        let mut calm = under(&world, door, *attack, quiet, control).await;
         let used = world.gateway.processor();
-        let mut hit = under(&world, *attack, world.places.public, span).await;
+        let mut hit = under(&world, door, *attack, door.addr(&world), span).await;
         let used = world.gateway.processor() - used;
         let (before, during) = (calm.p99(), hit.p99());
         let resident = world.gateway.resident();
@@ -274,7 +333,7 @@ async fn one_attacked_connection_holds_little() {
         let world = setup().app("demo", "in_flight = 1000").start().await;
         let _agent = world.join("a1", &[("demo", &app.target())]).await;
         let host = world.host("demo");
-        drop(live(&world, Duration::from_millis(250)).await);
+        drop(live(&world, Door::Plain, Duration::from_millis(250)).await);
         let mut burst = Vec::new();
         (0..20).for_each(|n| burst.extend((attack.burst)(n, &host)));
         let each = grown(&world, &burst).await;

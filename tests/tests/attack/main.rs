@@ -1,4 +1,4 @@
-//! Attacks on the edge: the smuggling grid, HTTP/2 floods and slow peers, hostile agents and apps.
+//! Attacks on the edge: the smuggling grid, floods of HTTP/2 and of TLS, slow peers, hostile agents and apps.
 //!
 //! Every case goes through the real programs. What an origin cannot be set up for is skipped loudly;
 //! with `CI` set it is a failure.
@@ -13,6 +13,7 @@ mod h1_framing;
 mod h1_heads;
 mod h1_valid;
 mod h2_cases;
+mod handshakes;
 mod origins;
 mod rfc;
 mod slow;

@@ -2,7 +2,8 @@
 //!
 //! Each answers every request with one line, `origin|N|METHOD|TARGET|BODY|X-V[|FIELDS]` (texts in
 //! hexadecimal), where N counts the complete requests it has parsed so far. nginx and Apache parse and
-//! pass on to a hyper of their own, so that their line says what *they* made of the bytes.
+//! pass on to a hyper of their own, so that their line says what *they* made of the bytes. One origin
+//! speaks HTTP/2 by prior knowledge: behind it the gateway translates in the other direction.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use bridgehead_tests::process::Process;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::Folder;
 use http_body_util::BodyExt;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
@@ -26,7 +27,21 @@ pub(crate) struct Origin {
     pub(crate) name: &'static str,
     /// Target for the agent.
     pub(crate) target: String,
+    /// The settings of its app.
+    pub(crate) settings: &'static str,
     _alive: Alive,
+}
+
+impl Origin {
+    /// It answers every request that it understands with its line.
+    pub(crate) fn is_ours(&self) -> bool {
+        matches!(self.name, "double" | "hyper" | "hyper-h2c")
+    }
+
+    /// `refusal` is the gateway's word that a request for another protocol cannot pass as HTTP/2.
+    pub(crate) fn cannot_upgrade(&self, refusal: &str) -> bool {
+        self.target.starts_with("h2c://") && refusal.contains("UPGRADE_UNSUPPORTED")
+    }
 }
 
 /// What ends with the origin.
@@ -61,7 +76,11 @@ fn line(n: u64, method: &str, target: &[u8], body: &[u8], value: &[u8], fields: 
 
 /// All origins that can run here, and what is missing for the others.
 pub(crate) async fn all() -> (Vec<Origin>, Vec<Missing>) {
-    let mut found = vec![double().await, hyper("hyper").await.0];
+    let mut found = vec![
+        double().await,
+        hyper("hyper", Speaks::Http1).await.0,
+        hyper("hyper-h2c", Speaks::Http2).await.0,
+    ];
     let mut missing = Vec::new();
     let mut keep = |made: Result<Origin, Missing>| match made {
         Ok(origin) => found.push(origin),
@@ -74,8 +93,8 @@ pub(crate) async fn all() -> (Vec<Origin>, Vec<Missing>) {
     keep(uvicorn("uvicorn-httptools", "httptools"));
     keep(gunicorn());
     for origin in &found {
-        let addr = origin.target.trim_start_matches("http://").to_owned();
-        let listening = || async { TcpStream::connect(&addr).await.ok() };
+        let addr = origin.target.split_once("://").map_or("", |(_, addr)| addr);
+        let listening = || async { TcpStream::connect(addr).await.ok() };
         let what = format!("{} listening", origin.name);
         wait::until(Duration::from_secs(60), &what, listening).await;
     }
@@ -89,6 +108,7 @@ pub(crate) async fn double() -> Origin {
     Origin {
         name: "double",
         target: app.target(),
+        settings: "",
         _alive: Alive {
             _app: Some(app),
             ..Alive::none()
@@ -122,8 +142,15 @@ async fn strict(mut conn: Conn, count: Arc<AtomicU64>) {
     }
 }
 
+/// What an origin of ours speaks.
+#[derive(Clone, Copy, PartialEq)]
+enum Speaks {
+    Http1,
+    Http2,
+}
+
 /// hyper's server; gives its port too.
-async fn hyper(name: &'static str) -> (Origin, u16) {
+async fn hyper(name: &'static str, speaks: Speaks) -> (Origin, u16) {
     let listener = TcpListener::bind("127.0.0.1:0")
         .await
         .expect("a loopback port is free");
@@ -135,17 +162,34 @@ async fn hyper(name: &'static str) -> (Origin, u16) {
         while let Ok((stream, _)) = listener.accept().await {
             let count = Arc::clone(&count);
             let serve = hyper::service::service_fn(move |request| answer(request, count.clone()));
+            let stream = TokioIo::new(stream);
             // How a connection ends is told by the grid's counts.
-            connections.spawn(
-                hyper::server::conn::http1::Builder::new()
-                    .half_close(true)
-                    .serve_connection(TokioIo::new(stream), serve),
-            );
+            connections.spawn(async move {
+                match speaks {
+                    Speaks::Http1 => {
+                        let mut server = hyper::server::conn::http1::Builder::new();
+                        server
+                            .half_close(true)
+                            .serve_connection(stream, serve)
+                            .await
+                    }
+                    Speaks::Http2 => {
+                        hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                            .serve_connection(stream, serve)
+                            .await
+                    }
+                }
+            });
         }
     });
+    let (scheme, settings) = match speaks {
+        Speaks::Http1 => ("http", ""),
+        Speaks::Http2 => ("h2c", "protocol = \"h2c\""),
+    };
     let origin = Origin {
         name,
-        target: format!("http://{addr}"),
+        target: format!("{scheme}://{addr}"),
+        settings,
         _alive: Alive {
             tasks,
             ..Alive::none()
@@ -167,7 +211,11 @@ async fn answer(
         .iter()
         .map(|v| v.as_bytes())
         .collect();
-    let target = parts.uri.to_string();
+    // In HTTP/2 the URI is put together from fields of its own.
+    let target = match (parts.version, parts.uri.path_and_query()) {
+        (http::Version::HTTP_2, Some(target)) => target.to_string(),
+        _ => parts.uri.to_string(),
+    };
     let method = parts.method.as_str();
     let text = line(
         n,
@@ -185,7 +233,7 @@ async fn answer(
 async fn nginx() -> Result<Origin, Missing> {
     let nginx = program("nginx")?;
     let folder = Folder::new();
-    let (inner, upstream) = hyper("inner").await;
+    let (inner, upstream) = hyper("inner", Speaks::Http1).await;
     let port = free_port();
     let root = folder.path().display().to_string();
     let config = format!(
@@ -210,7 +258,7 @@ async fn nginx() -> Result<Origin, Missing> {
 async fn apache() -> Result<Origin, Missing> {
     let apache = program("apache2").or_else(|missing| program("httpd").map_err(|_| missing))?;
     let folder = Folder::new();
-    let (inner, upstream) = hyper("inner").await;
+    let (inner, upstream) = hyper("inner", Speaks::Http1).await;
     let port = free_port();
     let root = folder.path().display().to_string();
     let modules: String = ["mpm_event", "authz_core", "proxy", "proxy_http"]
@@ -241,6 +289,7 @@ fn behind(
     Origin {
         name,
         target: format!("http://127.0.0.1:{port}"),
+        settings: "",
         _alive: Alive {
             _process: Some(Process::start(name, command)),
             _folder: Some(folder),
@@ -254,6 +303,7 @@ fn program_of(name: &'static str, command: Command, port: u16) -> Origin {
     Origin {
         name,
         target: format!("http://127.0.0.1:{port}"),
+        settings: "",
         _alive: Alive {
             _process: Some(Process::start(name, command)),
             ..Alive::none()

@@ -12,7 +12,7 @@ use bridgehead_tests::wait;
 use bridgehead_tests::world::World;
 
 use crate::ALONE;
-use crate::floods::{guarded, left_behind, live, victim};
+use crate::floods::{Door, guarded, left_behind, live, victim};
 use crate::setup::{program, skip};
 
 /// Connections of each attack, opened within a second.
@@ -107,7 +107,7 @@ async fn slowhttptest_s_connections_end_by_our_limits_and_trouble_nobody() {
         let (mut good, mut bad) = (0, Vec::new());
         let beside = async {
             loop {
-                let lived = live(&world, Duration::from_millis(300)).await;
+                let lived = live(&world, Door::Plain, Duration::from_millis(300)).await;
                 good += lived.good;
                 bad.extend(lived.bad);
             }

@@ -1,7 +1,8 @@
 //! Apps that break HTTP: told as `BH_APP_BROKEN`, and the next client gets none of it.
 
-use bridgehead_tests::app::Conn;
+use bridgehead_tests::app::{App, Conn};
 use bridgehead_tests::client::End;
+use bridgehead_tests::frames::{END_HEADERS, PREFACE, block, frame, kind, settings};
 
 use crate::support::{One, Verdict, one, quick};
 
@@ -90,6 +91,63 @@ async fn a_head_without_end_is_told_as_broken() {
             .into_boxed_slice(),
     );
     broken(reply, false, GARBAGE).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_informational_answers_is_told_as_broken() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n";
+    let storm: &'static [u8] = Box::leak(hint.repeat(1000).into_bytes().into_boxed_slice());
+    broken(storm, false, GARBAGE).await;
+}
+
+/// The same by HTTP/2, and HEADERS without end of other kinds.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storm_of_an_http2_app_is_told_as_broken() {
+    let hints = |stream| {
+        let fields = block(&[(":status", "103"), ("link", "</a.css>")]);
+        frame(kind::HEADERS, END_HEADERS, stream, &fields).repeat(1000)
+    };
+    let pieces = |stream| {
+        let begun = frame(kind::HEADERS, 0, stream, &block(&[(":status", "200")]));
+        let more = frame(
+            kind::CONTINUATION,
+            0,
+            stream,
+            &block(&[("x", &"y".repeat(999))]),
+        );
+        [begun, more.repeat(1000)].concat()
+    };
+    for storm in [hints as fn(u32) -> Vec<u8>, pieces] {
+        let setup = quick().app("demo", "protocol = \"h2c\"");
+        let app = App::start(move |conn| storming(conn, storm)).await;
+        let world = setup.start().await;
+        let target = app.target().replace("http://", "h2c://");
+        let _agent = world.join("a1", &[("demo", &target)]).await;
+        for (method, body) in [("GET", &b""[..]), ("POST", &b"a=1"[..])] {
+            GARBAGE.check(&world.ask(method, "/bad", body).await);
+        }
+    }
+}
+
+/// Speaks HTTP/2 until a request comes, and answers that with `storm` of its stream.
+async fn storming(mut conn: Conn, storm: fn(u32) -> Vec<u8>) {
+    let (mut got, mut at) = (Vec::new(), PREFACE.len());
+    conn.write(settings(&[])).await;
+    while let Some(bytes) = conn.read_some().await {
+        got.extend(bytes);
+        while let Some(head) = got.get(at..at + 9) {
+            let length =
+                usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+            let (sort, stream) = (
+                head[3],
+                u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+            );
+            at += 9 + length;
+            if sort == kind::HEADERS {
+                conn.write(storm(stream)).await;
+            }
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -179,6 +179,11 @@ struct Regret {
     unknown: usize,
 }
 
+/// `part` of `whole` in percent; zero of nothing.
+fn share(part: usize, whole: usize) -> f64 {
+    100.0 * part as f64 / whole.max(1) as f64
+}
+
 /// What all schedules together showed.
 #[derive(Default)]
 pub(crate) struct Summary {
@@ -338,7 +343,13 @@ impl Summary {
         let (unseen, unknown) = theirs.fold((0, 0), |(unseen, unknown), (_, regret)| {
             (unseen + regret.unseen, unknown + regret.unknown)
         });
-        100.0 * unknown as f64 / f64::from(u32::try_from(unseen.max(1)).unwrap_or(u32::MAX))
+        share(unknown, unseen)
+    }
+
+    /// Share of those told `unknown` for a lost tunnel of which the ledger knew better soon after, in
+    /// percent.
+    pub(crate) fn resolved(&self) -> f64 {
+        share(self.known, self.lost)
     }
 
     /// For people: per fault how often it struck to an effect, and the same for each shape; in brackets
