@@ -13,7 +13,7 @@ use bridgehead_protocol::io::shake::ShakeError;
 use bridgehead_protocol::io::{CloseReason, Tunnel};
 use bridgehead_protocol::wire::GoAwayReason;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use crate::carrier::address::GatewayAddress;
 use crate::control::{Stop, StopSignal};
@@ -35,6 +35,10 @@ const GATEWAY_CLOSES: Duration = Duration::from_secs(1);
 
 /// Slack beyond the deadline of a gateway that drains a tunnel.
 const RETIRED_SLACK: Duration = Duration::from_secs(5);
+
+/// How long the ends of streams that are cut may take to be told. The gateway answers who waits for them
+/// at once, and does not wait for this agent to come back.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Of a run of failed tries, the first and then each so-manieth is a warning; the others are details.
 const WARN_EACH: u32 = 20;
@@ -79,6 +83,8 @@ pub(super) struct Slot {
     current: Option<Current>,
     /// Serving tunnels, the one that is up and the retired ones.
     tunnels: JoinSet<Orphans>,
+    /// The retired ones that are not over.
+    retired: Vec<Tunnel>,
     /// What lost tunnels left; cut with the slot.
     orphans: JoinSet<()>,
     go_away_deadline: Duration,
@@ -98,6 +104,7 @@ impl Slot {
             admitted: None,
             current: None,
             tunnels: JoinSet::new(),
+            retired: Vec::new(),
             orphans: JoinSet::new(),
             go_away_deadline: Duration::ZERO,
             agent,
@@ -239,6 +246,8 @@ impl Slot {
         current.standing.leave();
         let until = Instant::now() + self.go_away_deadline + RETIRED_SLACK;
         let tunnel = current.tunnel;
+        self.retired.retain(|tunnel| !tunnel.is_over());
+        self.retired.push(tunnel.clone());
         let pace = self.agent.outside.pace.clone();
         self.tunnels.spawn(pace.keep(async move {
             if timeout_at(until, tunnel.closed()).await.is_err() {
@@ -277,7 +286,7 @@ impl Slot {
                 Err(_) => {
                     let count = tunnel.stats().streams.total();
                     tracing::warn!(count, "grace is over, streams are cut");
-                    tunnel.close();
+                    tunnel.close_after_ends(LAST_WORDS);
                     Done::Drained(tunnel.closed().await)
                 }
             }
@@ -353,9 +362,18 @@ impl Slot {
     /// Lets retired tunnels use what is left of the grace.
     async fn end(mut self) {
         let until = Instant::now() + self.agent.options.grace;
-        let all = async { while self.tunnels.join_next().await.is_some() {} };
-        if timeout_at(until, all).await.is_err() {
-            tracing::warn!("grace is over, retired tunnels are cut");
+        if timeout_at(until, ended(&mut self.tunnels)).await.is_ok() {
+            return;
         }
+        tracing::warn!("grace is over, retired tunnels are cut");
+        for tunnel in &self.retired {
+            tunnel.close_after_ends(LAST_WORDS);
+        }
+        // Those that are not through by then are dropped.
+        let _late = timeout(LAST_WORDS * 2, ended(&mut self.tunnels)).await;
     }
+}
+
+async fn ended(tunnels: &mut JoinSet<Orphans>) {
+    while tunnels.join_next().await.is_some() {}
 }

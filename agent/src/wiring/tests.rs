@@ -395,6 +395,37 @@ async fn a_draining_agent_takes_nothing_new_and_finishes_what_runs() {
     assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
 }
 
+#[tokio::test]
+async fn an_agent_whose_grace_is_over_tells_what_it_wrote_of_what_it_cuts() {
+    let gateway = Gateway::start().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    let mut options = gateway.options().with_app(spec(port));
+    options.grace = Duration::from_millis(300);
+    let agent = start(options);
+    let end = Arc::new(gateway.admit().await);
+    let asking = tokio::spawn({
+        let end = Arc::clone(&end);
+        async move { end.ask("demo", b"GET / HTTP/1.1\r\n\r\n").await }
+    });
+    let mut request = [0; 18];
+    let _silent = loop {
+        let (mut app, _) = listener.accept().await.expect("accept");
+        if app.read_exact(&mut request).await.is_ok() {
+            break app;
+        }
+    };
+    agent.handle.stop_more();
+    assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
+    let (written, read, cause) = (18, 0, FinalCause::Stopping);
+    let told = Ended::Final {
+        written,
+        read,
+        cause,
+    };
+    assert_eq!(asking.await.expect("asked"), Err(StreamEnded(told)));
+}
+
 #[cfg(unix)]
 #[tokio::test]
 async fn an_agent_that_runs_the_app_ends_with_its_code() {

@@ -16,6 +16,8 @@ mod leave;
 mod properties;
 mod queue;
 #[cfg(test)]
+mod socket_tests;
+#[cfg(test)]
 mod tests;
 
 use std::future::poll_fn;
@@ -47,7 +49,8 @@ enum Next {
 
 /// Serve one connection to its end. `first` holds bytes that were already read from it.
 ///
-/// Dropping the future closes the connection at once.
+/// Dropping the future closes the connection at once, by a reset where a close would look like the end
+/// of an answer that is none.
 pub async fn serve<IO: Transport, C: Corridor>(
     io: IO,
     first: BytesMut,
@@ -171,14 +174,11 @@ async fn linger<IO: Transport>(mut core: Core<IO>) {
     let _late = timeout_at(end, discard).await;
 }
 
-/// The answer ends broken: what was queued may still go out, a clean end may not.
+/// The answer ends broken: what was queued may still go out, a clean end may not (see [`Core`]).
 async fn drop_broken<IO: Transport>(mut core: Core<IO>) {
     poll_fn(|cx| {
         core.write_once(cx);
         std::task::Poll::Ready(())
     })
     .await;
-    if core.reset_wanted() {
-        core.io.reset_on_close();
-    }
 }

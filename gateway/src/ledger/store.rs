@@ -17,7 +17,7 @@ use super::State;
 use super::early::Early;
 use super::entry::{Closing, Entry, Outcome, Traced, TryRecord};
 use super::id::{KeyDigest, OutcomeId};
-use super::keys::KeyPage;
+use super::keys::Keys;
 use super::known::{Fact, Source};
 use super::shelf::{Place, Shelf, ShelfKind};
 
@@ -71,7 +71,7 @@ pub(super) struct Store {
     entries: HashMap<Serial, Entry>,
     ids: HashMap<OutcomeId, Serial>,
     requests: HashMap<Uuid, Serial>,
-    keys: HashMap<KeyDigest, KeyPage>,
+    keys: Keys,
     streams: BTreeMap<StreamName, TryRef>,
     running: Shelf,
     kept: Shelf,
@@ -94,7 +94,7 @@ impl Store {
             entries: HashMap::new(),
             ids: HashMap::new(),
             requests: HashMap::new(),
-            keys: HashMap::new(),
+            keys: Keys::with_limit(limit),
             streams: BTreeMap::new(),
             running: Shelf::new(limit),
             kept: Shelf::new(limit),
@@ -143,11 +143,13 @@ impl Store {
         self.requests.insert(entry.request, serial);
         self.entries.insert(serial, entry);
         if let Some(key) = opening.key {
-            let surplus = self.keys.entry(key).or_default().add(serial);
-            surplus.into_iter().for_each(|oldest| self.unkey(oldest));
+            let surplus = self.keys.add(now, key, serial);
+            surplus
+                .into_iter()
+                .for_each(|oldest| self.unkey(now, oldest));
         }
         let gone = self.running.put(&opening.app, place.order, serial);
-        gone.into_iter().for_each(|gone| self.remove(gone));
+        gone.into_iter().for_each(|gone| self.remove(now, gone));
         serial
     }
 
@@ -195,7 +197,7 @@ impl Store {
             }
         })?;
         let Some(kind) = kind else {
-            self.remove(serial);
+            self.remove(now, serial);
             return None;
         };
         let order = self.number();
@@ -204,7 +206,7 @@ impl Store {
         let (app, id) = (Arc::clone(&entry.app), entry.id);
         self.shelf(old.kind).take(&app, old.order);
         let gone = self.shelf(kind).put(&app, order, serial);
-        gone.into_iter().for_each(|gone| self.remove(gone));
+        gone.into_iter().for_each(|gone| self.remove(now, gone));
         (kind == ShelfKind::Kept).then_some(id)
     }
 
@@ -216,13 +218,14 @@ impl Store {
                 if closed.is_some_and(|(closed, _)| now.since(closed) < REMEMBERED) {
                     break;
                 }
-                self.remove(oldest);
+                self.remove(now, oldest);
             }
         }
+        self.keys.sweep(now);
         self.early.sweep(now);
     }
 
-    fn remove(&mut self, serial: Serial) {
+    fn remove(&mut self, now: Moment, serial: Serial) {
         let Some(entry) = self.entries.remove(&serial) else {
             return;
         };
@@ -244,29 +247,20 @@ impl Store {
             }
         }
         if let Some(key) = entry.key {
-            self.forget_in_key(key, serial, state);
+            self.keys.forget(now, key, serial, state);
         }
         self.shelf(entry.place.kind)
             .take(&entry.app, entry.place.order);
     }
 
     /// The entry stays and is no longer found by its key.
-    fn unkey(&mut self, serial: Serial) {
+    fn unkey(&mut self, now: Moment, serial: Serial) {
         let Some(entry) = self.entries.get_mut(&serial) else {
             return;
         };
         let (key, state) = (entry.key.take(), entry.state());
         if let Some(key) = key {
-            self.forget_in_key(key, serial, state);
-        }
-    }
-
-    fn forget_in_key(&mut self, key: KeyDigest, serial: Serial, state: State) {
-        if let Some(page) = self.keys.get_mut(&key) {
-            page.forget(serial, state);
-            if page.is_empty() {
-                self.keys.remove(&key);
-            }
+            self.keys.forget(now, key, serial, state);
         }
     }
 
@@ -363,7 +357,7 @@ impl Store {
 
     pub(super) fn by_key(&mut self, now: Moment, key: KeyDigest) -> Option<Outcome> {
         self.sweep(now);
-        let page = self.keys.get(&key)?;
+        let page = self.keys.page(&key)?;
         let outcomes = page
             .serials()
             .iter()
@@ -391,7 +385,7 @@ impl Store {
         assert!(self.ids.values().all(known) && self.ids.len() == self.entries.len());
         assert!(self.requests.values().all(known));
         assert!(self.streams.values().all(|which| known(&which.serial)));
-        let keyed = self.keys.values().flat_map(KeyPage::serials);
+        let keyed = self.keys.serials();
         assert!(keyed.clone().all(known));
         let with_key = self.entries.values().filter(|entry| entry.key.is_some());
         assert_eq!(keyed.count(), with_key.count());

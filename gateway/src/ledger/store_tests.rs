@@ -366,6 +366,54 @@ fn what_a_key_has_forgotten_keeps_it_from_saying_not_delivered() {
     assert_eq!(scene.of_key(key(1)), None);
 }
 
+/// What is said of a key whose exchange, the only one, was refused just now.
+fn repeated_and_refused(scene: &mut Scene, key: KeyDigest) -> Option<State> {
+    let serial = scene.open("demo", Some(key));
+    scene.close(serial, Closing::Left);
+    scene.of_key(key)
+}
+
+#[test]
+fn a_refused_repeat_does_not_speak_for_a_first_try_that_was_pushed_out() {
+    let mut scene = Scene::with_limit(2);
+    let first = scene.open("demo", Some(key(1)));
+    let which = scene.tried(first, uncertain(1));
+    scene.close(first, LOST);
+    scene.unwatch(which);
+    for stream in 2..4 {
+        scene.uncertain("demo", stream);
+    }
+    assert_eq!(scene.of_key(key(1)), None, "pushed out");
+    let told = repeated_and_refused(&mut scene, key(1));
+    assert_eq!(told, Some(State::Unknown));
+    scene.pass(REMEMBERED);
+    assert_eq!(scene.of_key(key(1)), None);
+    // The repeat is forgotten as well, an hour after the first, and so is the page an hour later.
+    scene.pass(REMEMBERED);
+    let told = repeated_and_refused(&mut scene, key(1));
+    assert_eq!(told, Some(State::NotDelivered));
+}
+
+#[test]
+fn where_not_all_forgotten_keys_are_remembered_no_key_is_called_undelivered_for_a_while() {
+    let mut scene = Scene::with_limit(2);
+    for n in 0..6 {
+        let serial = scene.open("demo", Some(key(n)));
+        scene.tried(serial, uncertain(u32::from(n) + 1));
+        scene.close(serial, LOST);
+    }
+    for n in [0, 9] {
+        let told = repeated_and_refused(&mut scene, key(n));
+        assert_eq!(told, Some(State::Unknown), "{n}");
+    }
+    for _ in 0..2 {
+        scene.pass(REMEMBERED);
+        assert_eq!(scene.of_key(key(9)), None);
+    }
+    let told = repeated_and_refused(&mut scene, key(8));
+    assert_eq!(told, Some(State::NotDelivered));
+}
+
 #[test]
 fn a_key_used_without_end_stays_small_and_honest() {
     let mut scene = Scene::new();
@@ -376,7 +424,8 @@ fn a_key_used_without_end_stays_small_and_honest() {
         let serial = scene.open("demo", Some(key(1)));
         scene.close(serial, Closing::Left);
     }
-    assert_eq!(scene.store.keys[&key(1)].serials().len(), 8);
+    let page = scene.store.keys.page(&key(1)).unwrap();
+    assert_eq!(page.serials().len(), 8);
     assert_eq!(scene.of_key(key(1)), Some(State::Unknown));
 }
 

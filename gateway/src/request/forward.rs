@@ -26,7 +26,7 @@ use super::front::{
     AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, ClientFault, ClientProtocol,
 };
 use super::head::{self, Shape};
-use super::load::Load;
+use super::load::{GivenUp, Load};
 use super::upload::{Upload, UploadFault};
 use super::windows::{Started, Windows};
 use crate::clock::Clock;
@@ -46,8 +46,8 @@ pub enum Finish {
     Complete,
     /// The client is gone.
     ClientLeft,
-    /// The gateway is short of memory and this exchange holds much.
-    GivenUp,
+    /// The gateway gave it up.
+    GivenUp(GivenUp),
     /// A window ran out.
     Window(WindowKind),
     /// The app's side failed.
@@ -178,6 +178,10 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             if down.is_pending() && up.is_pending() {
                 return self.poll_waits(cx);
             }
+        }
+        // Bytes that never pause must not keep the exchange from ending.
+        if let Poll::Ready(why) = self.parts.load.poll_given_up(cx) {
+            return Poll::Ready(Finish::GivenUp(why));
         }
         cx.waker().wake_by_ref();
         Poll::Pending
@@ -398,8 +402,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         if self.parts.body.poll_left(cx).is_ready() {
             return Poll::Ready(Finish::ClientLeft);
         }
-        if self.parts.load.poll_given_up(cx).is_ready() {
-            return Poll::Ready(Finish::GivenUp);
+        if let Poll::Ready(why) = self.parts.load.poll_given_up(cx) {
+            return Poll::Ready(Finish::GivenUp(why));
         }
         let now = self.parts.clock.now();
         let view = self.look(cx, now);

@@ -1,7 +1,9 @@
-//! What running exchanges hold in memory, and how the largest of them are given up.
+//! What running exchanges hold in memory, and how they are given up: the largest of them when memory is
+//! short, all when the gateway's grace is over.
 //!
 //! Each exchange has an entry while it runs; its size is asked of its stream only when somebody wants
-//! to know. Invariant: an entry lives exactly as long as its [`Load`].
+//! to know. Invariants: an entry lives exactly as long as its [`Load`]; once the grace is over an
+//! exchange that begins is given up as well.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +20,20 @@ const LEAST: u64 = 16 * 1024;
 /// Streams given up at once; then memory is measured again.
 const MOST: usize = 32;
 
+/// Why an exchange is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Memory is short and it holds much.
+    Memory,
+    /// The gateway ends, and the time for finishing is over.
+    Ending,
+}
+
 /// All running exchanges. Shared by all workers.
 #[derive(Default)]
 pub struct Loads {
     running: Mutex<Running>,
+    over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -55,6 +67,10 @@ impl Entry {
 
     fn give_up(&self) {
         self.given_up.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
         let waker = self.lock().waker.take();
         if let Some(waker) = waker {
             waker.wake();
@@ -111,6 +127,12 @@ impl Loads {
         places.len()
     }
 
+    /// Gives all of them up, and all that begin from now on: the gateway ends.
+    pub fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.entries().iter().for_each(|entry| entry.wake());
+    }
+
     fn entries(&self) -> Vec<Arc<Entry>> {
         self.lock().entries.values().cloned().collect()
     }
@@ -129,10 +151,18 @@ impl Load {
         self.entry.lock().control = Some(control.clone());
     }
 
-    /// Ready once the exchange has to end because memory is short. The last waker counts.
-    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn given_up(&self) -> Option<GivenUp> {
         if self.entry.given_up.load(Ordering::Acquire) {
-            return Poll::Ready(());
+            return Some(GivenUp::Memory);
+        }
+        let over = self.loads.over.load(Ordering::Acquire);
+        over.then_some(GivenUp::Ending)
+    }
+
+    /// Ready once the exchange has to end, with the reason. The last waker counts.
+    pub fn poll_given_up(&self, cx: &mut Context<'_>) -> Poll<GivenUp> {
+        if let Some(why) = self.given_up() {
+            return Poll::Ready(why);
         }
         let mut inner = self.entry.lock();
         if !(inner.waker.as_ref()).is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -140,9 +170,9 @@ impl Load {
         }
         drop(inner);
         // It may have been given up before the waker was there.
-        match self.entry.given_up.load(Ordering::Acquire) {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        match self.given_up() {
+            Some(why) => Poll::Ready(why),
+            None => Poll::Pending,
         }
     }
 }
@@ -203,6 +233,18 @@ mod tests {
         let mut cx = Context::from_waker(Waker::noop());
         assert!(load.poll_given_up(&mut cx).is_pending());
         load.entry.give_up();
-        assert!(load.poll_given_up(&mut cx).is_ready());
+        assert_eq!(load.poll_given_up(&mut cx), Poll::Ready(GivenUp::Memory));
+    }
+
+    #[test]
+    fn once_the_gateway_ends_every_exchange_is_given_up_also_one_that_begins_then() {
+        let loads = Arc::new(Loads::default());
+        let running = loads.begin();
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(running.poll_given_up(&mut cx).is_pending());
+        loads.end();
+        assert_eq!(running.poll_given_up(&mut cx), Poll::Ready(GivenUp::Ending));
+        let late = loads.begin();
+        assert_eq!(late.poll_given_up(&mut cx), Poll::Ready(GivenUp::Ending));
     }
 }

@@ -248,6 +248,13 @@ impl Exchanges {
 }
 
 impl Shared {
+    /// The time for finishing is over: every exchange that runs is given up, and its client told as far
+    /// as it takes it. What then is left of them is cut with its connection.
+    pub fn end(&self) {
+        self.sinks.end();
+        self.loads.end();
+    }
+
     fn request_id(&self, now: Moment) -> Uuid {
         self.clock.request_id(now, self.chance.bytes())
     }

@@ -17,11 +17,12 @@ use super::normalize::Normal;
 use super::{Shared, evidence};
 use crate::error::Failure;
 use crate::ledger::{
-    Closing, KeyDigest, KeyError, Known, Opening, OutcomeId, OutcomeKey, Serial, TryRecord,
+    Closing, Fact, KeyDigest, KeyError, Known, Opening, OutcomeId, OutcomeKey, Reply, Serial,
+    Source, TryRecord,
 };
 use crate::tunnel::live::LiveTunnel;
 use bridgehead_protocol::handshake::Identity;
-use bridgehead_protocol::verdict::{Code, Evidence, Reason};
+use bridgehead_protocol::verdict::{Code, Delivery, Evidence, Reason};
 
 /// The caller's key. It is for the gateway alone: it opens the outcome, so it goes to no app.
 pub const OUTCOME_KEY: HeaderName = HeaderName::from_static("bridgehead-outcome-key");
@@ -204,6 +205,7 @@ impl<'a> Page<'a> {
 
     /// The client is told a failure. Answers where it can ask for what became of the request.
     pub(super) fn failed(&mut self, failure: &Failure) -> Option<String> {
+        self.cut_off(failure.delivery);
         let (code, reason) = (failure.code, failure.reason);
         let id = self.close(Closing::Failed { code, reason })?;
         self.url(id)
@@ -211,7 +213,36 @@ impl<'a> Page<'a> {
 
     /// The client is gone and told nothing.
     pub(super) fn left(&mut self) {
+        self.cut_off(Delivery::Unknown);
         self.close(Closing::Left);
+    }
+
+    /// A try that nobody could say the end of: it was dropped in the middle, or it panicked. What was
+    /// handed over is not known, and the ledger says no less than its client was told.
+    fn cut_off(&mut self, told: Delivery) {
+        if self.closed || !self.handing_over {
+            return;
+        }
+        let began = Known::nothing().with(Fact::Answer(Reply::default()));
+        let known = match told {
+            Delivery::Delivered => Known {
+                source: Source::Exchange,
+                ..began
+            },
+            Delivery::Unknown | Delivery::NotDelivered => Known::nothing(),
+        };
+        self.missed(Some(Box::new(Trace {
+            record: TryRecord {
+                known,
+                tunnel: "".into(),
+                stream: None,
+                owner: Identity {
+                    subject: String::new(),
+                    agent: String::new(),
+                },
+            },
+            rest: None,
+        })));
     }
 
     fn close(&mut self, closing: Closing) -> Option<OutcomeId> {
@@ -239,25 +270,9 @@ impl<'a> Page<'a> {
 }
 
 impl Drop for Page<'_> {
-    /// Cut off in the middle: what was handed over is not known.
     fn drop(&mut self) {
-        if self.closed {
-            return;
+        if !self.closed {
+            self.left();
         }
-        if self.handing_over {
-            self.missed(Some(Box::new(Trace {
-                record: TryRecord {
-                    known: Known::nothing(),
-                    tunnel: "".into(),
-                    stream: None,
-                    owner: Identity {
-                        subject: String::new(),
-                        agent: String::new(),
-                    },
-                },
-                rest: None,
-            })));
-        }
-        self.left();
     }
 }

@@ -60,7 +60,7 @@ pub fn queue<A: ClientAnswer>(client: &mut A, answer: Answer, after: After) {
 impl<B, A> Exchange<'_, B, A> {
     /// The client is gone; what is known is for the log and the ledger.
     pub(super) fn leave(&mut self, told: Judgement) {
-        self.guard.judged(told);
+        self.guard.left(told);
         self.page.left();
     }
 }

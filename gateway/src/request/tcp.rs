@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bridgehead_protocol::conn::Ended;
+use bridgehead_protocol::conn::View;
 use bridgehead_protocol::io::{StreamControl, TunnelStream};
 use bridgehead_protocol::verdict::{Code, Delivery, Reason};
 use bridgehead_protocol::wire::{AppKind, Open, ResetCode};
@@ -15,6 +15,7 @@ use super::admission::{count_share, overload};
 use super::app::Offsets;
 use super::apps::AppState;
 use super::front::{ClientInfo, RawClient};
+use super::load::{GivenUp, Load};
 use super::retry::{Failed, Next, Tries};
 use super::{Exchanges, Shared, draining, evidence};
 use crate::config::defaults::DEAD_AFTER;
@@ -36,14 +37,39 @@ const COPY: usize = 16 * 1024;
 enum CutShort {
     /// One side broke.
     Broken,
-    /// The gateway is short of memory.
-    GivenUp,
+    /// The gateway gave the connection up.
+    GivenUp(GivenUp),
+}
+
+/// A client's connection. Unless both sides have said all it closes by a reset, however it is dropped:
+/// nobody may take what was cut for an orderly end.
+struct Client<IO: RawClient> {
+    io: IO,
+    said_all: bool,
+}
+
+impl<IO: RawClient> Client<IO> {
+    fn new(io: IO) -> Self {
+        Self {
+            io,
+            said_all: false,
+        }
+    }
+}
+
+impl<IO: RawClient> Drop for Client<IO> {
+    fn drop(&mut self) {
+        if !self.said_all {
+            self.io.reset_on_close();
+        }
+    }
 }
 
 impl Exchanges {
     /// Serves one connection to the end. Dropping the future closes it abruptly.
-    pub async fn serve_tcp<IO: RawClient>(&self, mut client: IO, info: ClientInfo, app: &str) {
+    pub async fn serve_tcp<IO: RawClient>(&self, client: IO, info: ClientInfo, app: &str) {
         let shared = self.shared();
+        let mut client = Client::new(client);
         let state = shared.apps.state(app);
         let _place = shared.sinks.metrics().connection(ConnectionKind::Tcp);
         let now = shared.clock.now();
@@ -56,87 +82,94 @@ impl Exchanges {
             Protocol::Tcp,
         );
         guard.app(&state.name, &state.metrics);
-        // A client whose app cannot be reached must not take the end for an orderly one.
-        let abrupt = IO::reset_on_close;
         let route = shared.routes.load().app(app).map(Arc::clone);
         let admitted = route.as_ref().map(|route| {
             let limits = &route.settings.admission;
             state.gate.enter_long_lived(now, limits, info.peer.ip())
         });
         if shared.pressure.is_full() {
-            guard.turned_away(&overload());
-            return abrupt(&client);
+            return guard.turned_away(&overload());
         }
-        let way = Way::of(shared, route.as_deref(), &state);
+        let load = shared.loads.begin();
+        let way = Way::of(shared, route.as_deref(), &state, &load);
         match admitted {
             Some(Ok(permit)) => guard.admitted(now, permit),
             Some(Err(denied)) => {
                 count_share(&state.metrics, denied.share());
-                guard.turned_away(&denied.failure());
-                return abrupt(&client);
+                return guard.turned_away(&denied.failure());
             }
             None => {
-                guard.turned_away(&Failure::refused(Code::AppNotFound, Reason::NoRoute));
-                return abrupt(&client);
+                let failure = Failure::refused(Code::AppNotFound, Reason::NoRoute);
+                return guard.turned_away(&failure);
             }
         }
-        let found = shared.reach(&mut guard, &way, &info, &client).await;
+        let found = shared.reach(&mut guard, &way, &info, &client.io).await;
         let (place, mut stream) = match found {
             Ok(found) => found,
-            Err(failure) => {
-                guard.aborted(&failure);
-                return abrupt(&client);
-            }
+            Err(failure) => return guard.aborted(&failure),
         };
         let resumes = place.tunnel.resumes();
-        let load = shared.loads.begin();
         load.stream(stream.control());
         let copied = tokio::select! {
             biased;
-            () = poll_fn(|cx| load.poll_given_up(cx)) => Err(CutShort::GivenUp),
-            copied = copy_bidirectional_with_sizes(&mut client, &mut stream, COPY, COPY) => {
+            why = poll_fn(|cx| load.poll_given_up(cx)) => Err(CutShort::GivenUp(why)),
+            copied = copy_bidirectional_with_sizes(&mut client.io, &mut stream, COPY, COPY) => {
                 copied.map_err(|_| CutShort::Broken)
             }
         };
         guard.resumed(place.tunnel.resumes().wrapping_sub(resumes));
-        // Given up first: what may be said rests on what was emitted until then.
-        let emitted = copied
-            .is_err()
-            .then(|| stream.control().reset(ResetCode::Cancelled));
-        if emitted.is_some() {
-            evidence::count(stream.control()).await;
-        }
-        let view = stream.control().view();
-        guard.bytes_in(view.queued_to);
-        guard.bytes_out(view.taken);
         match copied {
-            Ok(_) => guard.answered(),
-            Err(why) => {
-                abrupt(&client);
-                let offsets = Offsets {
-                    start: 0,
-                    head: 0,
-                    whole: None,
-                    so_far: view.queued_to,
-                    answer: view.received,
-                };
-                let judgement =
-                    evidence::judgement(&view, offsets, emitted.unwrap_or(view.emitted));
-                guard.judged(judgement);
-                if let CutShort::GivenUp = why {
-                    let code = Code::ServiceUnavailable;
-                    guard.aborted(&Failure::judged(code, Reason::Overload, judgement));
-                } else if let Some(ended) = view.ended {
-                    let lost = ended == Ended::Lost;
-                    let reason = if lost {
-                        Reason::TunnelLost
-                    } else {
-                        Reason::AppClosed
-                    };
-                    guard.aborted(&Failure::judged(Code::BhAppBroken, reason, judgement));
-                }
+            Ok(_) => {
+                client.said_all = true;
+                let view = stream.control().view();
+                guard.bytes_in(view.queued_to);
+                guard.bytes_out(view.taken);
+                guard.answered();
             }
+            Err(why) => cut_short(&mut guard, stream.control(), why).await,
         }
+    }
+}
+
+/// Gives the stream up and says what is known of it.
+async fn cut_short(guard: &mut ExchangeGuard, control: &StreamControl, why: CutShort) {
+    // Before the reset, which makes an end of its own.
+    let blamed = blamed(why, &control.view());
+    // Given up first: what may be said rests on what was emitted until then.
+    let emitted = control.reset(ResetCode::Cancelled);
+    evidence::count(control).await;
+    let view = control.view();
+    guard.bytes_in(view.queued_to);
+    guard.bytes_out(view.taken);
+    let offsets = Offsets {
+        start: 0,
+        head: 0,
+        whole: None,
+        so_far: view.queued_to,
+        answer: view.received,
+    };
+    let judgement = evidence::judgement(&view, offsets, emitted);
+    match blamed {
+        Some((code, reason)) => guard.aborted(&Failure::judged(code, reason, judgement)),
+        None => guard.left(judgement),
+    }
+}
+
+/// Who cut the bytes short, by what the stream showed until then; nobody but the client if it lived.
+fn blamed(why: CutShort, view: &View) -> Option<(Code, Reason)> {
+    match (why, view.ended) {
+        (CutShort::GivenUp(GivenUp::Ending), _) => {
+            Some((Code::ServiceUnavailable, Reason::Draining))
+        }
+        (CutShort::GivenUp(GivenUp::Memory), _) => {
+            Some((Code::ServiceUnavailable, Reason::Overload))
+        }
+        (CutShort::Broken, _) if view.starved => Some((Code::ServiceUnavailable, Reason::Overload)),
+        (CutShort::Broken, Some(ended)) => Some(match evidence::reason(ended) {
+            Reason::ClosedBeforeHead => (Code::BhAppBroken, Reason::AppClosed),
+            reason => (Code::BhAppBroken, reason),
+        }),
+        (CutShort::Broken, None) => None,
     }
 }
 
@@ -145,12 +178,14 @@ struct Way<'a> {
     app: &'a AppState,
     hold: Duration,
     window: Duration,
+    load: &'a Load,
 }
 
 impl<'a> Way<'a> {
-    fn of(shared: &Shared, route: Option<&AppRoute>, app: &'a AppState) -> Self {
+    fn of(shared: &Shared, route: Option<&AppRoute>, app: &'a AppState, load: &'a Load) -> Self {
         Self {
             app,
+            load,
             hold: route.map_or(Duration::ZERO, |route| shared.hold(route, app)),
             window: route.map_or(Duration::ZERO, |route| route.settings.first_frame_window),
         }
@@ -187,6 +222,8 @@ impl Shared {
             let now = self.clock.now();
             avoid.extend(missed.tunnel);
             let next = match tries.after(now, self.not_reached(way, missed.reason, &avoid)) {
+                Next::AtOnce => Next::AtOnce,
+                // A gateway that drains holds nobody; tunnels it still has.
                 _ if self.shutdown.is_draining() => return Err(draining()),
                 next => next,
             };
@@ -251,7 +288,12 @@ impl Shared {
             return Err(missed(Reason::AgentDraining, number));
         };
         let within = connect.max(DEAD_AFTER) + OPENED_SLACK;
-        match opened(stream.control(), within).await {
+        let opened = tokio::select! {
+            biased;
+            _ending = poll_fn(|cx| way.load.poll_given_up(cx)) => Err(Reason::Draining),
+            opened = opened(stream.control(), within) => opened,
+        };
+        match opened {
             Ok(()) => {
                 app.reached();
                 guard.opened(self.clock.now(), AppConn::Fresh);

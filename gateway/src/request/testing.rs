@@ -37,7 +37,7 @@ use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::{Ledger, Outcome, OutcomeId};
-use crate::request::front::ClientInfo;
+use crate::request::front::{ClientInfo, RawClient};
 use crate::route::RouteTable;
 use crate::shutdown::Shutdown;
 use crate::task::Tasks;
@@ -139,27 +139,35 @@ impl World {
             (tokio::io::split(road), tokio::io::split(end));
         tokio::spawn(carry(from_near, to_far, delay));
         tokio::spawn(carry(from_far, to_near, delay));
-        self.agent_over(id, Settings::default(), near, far)
+        self.agent_over(id, Settings::default(), Settings::default(), (near, far))
+    }
+
+    /// The same over a tunnel of which the gateway may hold so many bytes.
+    pub(crate) fn agent_held(&self, id: &str, held_limit: u64) -> Agent {
+        let own = Settings {
+            held_limit,
+            ..Settings::default()
+        };
+        self.agent_over(id, Settings::default(), own, duplex(ROOM))
     }
 
     /// The same with other numbers at the agent.
     pub(crate) fn agent_with(&self, id: &str, settings: Settings) -> Agent {
-        let (near, far) = duplex(ROOM);
-        self.agent_over(id, settings, near, far)
+        let own = Settings {
+            resume_window: settings.resume_window,
+            ..Settings::default()
+        };
+        self.agent_over(id, settings, own, duplex(ROOM))
     }
 
     fn agent_over(
         &self,
         id: &str,
         settings: Settings,
-        near: DuplexStream,
-        far: DuplexStream,
+        own: Settings,
+        (near, far): (DuplexStream, DuplexStream),
     ) -> Agent {
         let clock = self.shared.clock.moments();
-        let own = Settings {
-            resume_window: settings.resume_window,
-            ..Settings::default()
-        };
         let (tunnel, driver) = Tunnel::new(
             Side::Gateway,
             own,
@@ -252,6 +260,35 @@ impl World {
         });
         self.keep(server);
         Client::new(client, reset)
+    }
+
+    /// A connection of a client to the app as bytes.
+    pub(crate) fn tcp(&self) -> Client {
+        self.tcp_with_room(ROOM)
+    }
+
+    /// The same; only `room` bytes fit between gateway and client.
+    pub(crate) fn tcp_with_room(&self, room: usize) -> Client {
+        let (client, serve) = self.tcp_served(room);
+        self.keep(tokio::spawn(serve));
+        client
+    }
+
+    /// The same, served by whoever polls the future.
+    pub(crate) fn tcp_served(
+        &self,
+        room: usize,
+    ) -> (Client, impl Future<Output = ()> + Send + use<>) {
+        let (client, io) = duplex(room);
+        let reset = Arc::new(AtomicBool::new(false));
+        let wire = Wire {
+            io,
+            reset: Arc::clone(&reset),
+            trap: Arc::default(),
+        };
+        let exchanges = self.exchanges.clone();
+        let serve = async move { exchanges.serve_tcp(wire, info(), "demo").await };
+        (Client::new(client, reset), serve)
     }
 
     /// An HTTP/2 connection of a client.
@@ -509,6 +546,16 @@ impl Transport for Wire {
 
     fn reset_on_close(&self) {
         self.reset.store(true, Ordering::Relaxed);
+    }
+}
+
+impl RawClient for Wire {
+    async fn broken(&self) {
+        std::future::pending().await
+    }
+
+    fn reset_on_close(&self) {
+        Transport::reset_on_close(self);
     }
 }
 

@@ -4,6 +4,7 @@
 //! judged then, so that nothing can be delivered after it was called undelivered.
 
 mod connect;
+mod failure;
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use std::time::Duration;
 use bridgehead_protocol::conn::{Ended, View};
 use bridgehead_protocol::io::StreamControl;
 use bridgehead_protocol::planted::Bug;
-use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, WindowKind};
+use bridgehead_protocol::verdict::{Delivery, Judgement, Reason};
 use bridgehead_protocol::wire::ResetCode;
+use futures_util::FutureExt;
 use http::HeaderMap;
 
 use self::connect::Link;
+use self::failure::reason;
 use super::admission::Rejoined;
 use super::allowance::Portion;
 use super::app::{AppExchange, AppFault, AppSide, Offsets, RequestHead};
@@ -25,16 +28,16 @@ use super::apps::AppState;
 use super::evidence::{self, COUNT_WITHIN, judgement};
 use super::forward::{Finish, Forward, Parts};
 use super::forwarded::{self, Hop, Trust};
-use super::front::{ClientAnswer, ClientBody, ClientFault};
+use super::front::{ClientAnswer, ClientBody};
 use super::head::{self, Shape};
+use super::load::GivenUp;
 use super::normalize::Normal;
 use super::outcome::{self, OUTCOME_KEY, Trace};
 use super::retry::{Failed, Next, Tries};
-use super::upload::{Upload, UploadFault};
+use super::upload::Upload;
 use super::windows::{Lengths, Windows};
-use super::{Exchange, Exchanges, Shared, draining};
+use super::{Exchange, Exchanges, Shared};
 use crate::config::Go;
-use crate::error::Failure;
 use crate::ledger::Fact;
 use crate::route::AppRoute;
 use crate::telemetry::access::AppConn;
@@ -140,12 +143,15 @@ impl Exchanges {
             if miss.finish == Finish::ClientLeft {
                 return exchange.leave(told);
             }
-            // A gateway that drains has no tunnel for another try.
-            let last = exchange.answer.head_sent() || shared.shutdown.is_draining();
-            let next = if last {
+            let next = if exchange.answer.head_sent() {
                 Next::GiveUp
             } else {
                 tries.after(now, shared.failed(&attempt, &miss, earlier.is_some()))
+            };
+            let next = match next {
+                // A gateway that drains holds nobody; tunnels it still has.
+                Next::After(_) if shared.shutdown.is_draining() => Next::GiveUp,
+                next => next,
             };
             if told.delivery != Delivery::NotDelivered {
                 earlier = Some(told);
@@ -358,6 +364,11 @@ impl Shared {
         status: Option<u16>,
     ) -> Miss {
         let control = app.control().clone();
+        let finish = match finish {
+            // Not the app's doing, nor the agent's: the tunnel held too much and gave this stream up.
+            Finish::App(_) if control.view().starved => Finish::GivenUp(GivenUp::Memory),
+            finish => finish,
+        };
         let emitted = give_up(finish, &control, app.offsets()).await;
         app.look();
         let (view, offsets) = (control.view(), app.offsets());
@@ -378,15 +389,23 @@ impl Shared {
         miss
     }
 
-    /// What the agent reports of a stream whose tunnel was lost with its carrier: without a resume
-    /// window it dials anew at once, and reports first of all. Waits no longer than for counts.
+    /// What the agent reports of a stream without a terminal, as one that gave the tunnel up before the
+    /// gateway did. Where the tunnel was lost with its carrier it dials anew at once, and reports first of
+    /// all: then that is waited for, no longer than for counts.
     async fn reported(&self, view: &View, control: &StreamControl, place: &Place) -> Option<Fact> {
         let tunnel = &place.tunnel;
-        let lost = view.ended == Some(Ended::Lost) && !tunnel.tunnel.is_resumable();
+        let lost = matches!(view.ended, Some(Ended::Lost));
+        if view.counted.is_some() || (view.ended.is_some() && !lost) {
+            return None;
+        }
         // One that was replaced or revoked has nobody to report to.
-        let returns = lost && !tunnel.retired.load(Ordering::Relaxed);
-        let stream = control.id().filter(|_| returns)?;
+        let returns =
+            lost && !tunnel.tunnel.is_resumable() && !tunnel.retired.load(Ordering::Relaxed);
+        let stream = control.id()?;
         let reported = self.ledger.reported(&tunnel.identity, &tunnel.id, stream);
+        if !returns {
+            return reported.now_or_never();
+        }
         tokio::time::timeout(COUNT_WITHIN, reported).await.ok()
     }
 
@@ -435,69 +454,6 @@ impl Shared {
             read_repeated,
         }
     }
-
-    fn failure(&self, attempt: &Attempt<'_>, miss: &Miss, told: Judgement) -> Failure {
-        let nobody = matches!(miss.reason, Reason::NoAgent | Reason::AgentDraining);
-        if nobody && told == Judgement::NOT_DELIVERED && self.shutdown.is_draining() {
-            return draining();
-        }
-        let code = match miss.finish {
-            Finish::Window(_) => Code::BhAppTimeout,
-            Finish::GivenUp => Code::ServiceUnavailable,
-            Finish::App(AppFault::NoUpgrade(_)) => Code::UpgradeUnsupported,
-            Finish::App(AppFault::Unspeakable(_)) => Code::BadRequest,
-            Finish::App(AppFault::Ended(_) | AppFault::BadHttp(_) | AppFault::GaveUp(_))
-            | Finish::Complete
-            | Finish::ClientLeft => match told.delivery {
-                Delivery::Delivered => Code::BhAppBroken,
-                Delivery::NotDelivered | Delivery::Unknown => Code::BhAppStarting,
-            },
-            Finish::Upload(UploadFault::TooLarge(_)) => Code::BodyTooLarge,
-            Finish::Upload(UploadFault::Client(ClientFault::TooSlow)) => Code::ClientTimeout,
-            Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
-                Code::BadRequest
-            }
-        };
-        let told = match miss.finish {
-            Finish::Upload(UploadFault::TooLarge(_)) if Bug::TooLargeNotDelivered.bites() => {
-                Judgement::NOT_DELIVERED
-            }
-            _ => told,
-        };
-        let failure = Failure::judged(code, miss.reason, told);
-        match miss.finish {
-            Finish::Window(window) => failure.with_window(window),
-            Finish::GivenUp => failure.with_detail("the gateway is short of memory"),
-            Finish::App(
-                AppFault::BadHttp(what) | AppFault::NoUpgrade(what) | AppFault::Unspeakable(what),
-            ) => failure.with_detail(what),
-            Finish::App(AppFault::GaveUp(code)) => {
-                failure.with_detail(format!("the app gave the exchange up: {code}"))
-            }
-            Finish::Upload(UploadFault::TooLarge(limit)) => {
-                failure.with_detail(format!("max_body is {limit} bytes"))
-            }
-            Finish::Upload(UploadFault::Client(fault)) => failure.with_detail(fault.to_string()),
-            Finish::App(AppFault::Ended(_)) | Finish::Complete | Finish::ClientLeft => {
-                self.with_run(failure, attempt)
-            }
-        }
-    }
-
-    /// A repeated refusal says since when and how often, so that a crash at boot does not look like
-    /// a start for ever.
-    fn with_run(&self, failure: Failure, attempt: &Attempt<'_>) -> Failure {
-        match attempt.app.refusals().filter(|run| run.count > 1) {
-            Some(run) => {
-                let since = self.clock.stamp(run.since);
-                failure.with_detail(match run.reason {
-                    Reason::NoAgent => format!("without an agent since {since}"),
-                    _ => format!("refused {} times since {since}", run.count),
-                })
-            }
-            None => failure,
-        }
-    }
 }
 
 /// What may be said of the exchange after its tries so far.
@@ -522,7 +478,7 @@ async fn give_up(finish: Finish, control: &StreamControl, offsets: Offsets) -> u
         Finish::ClientLeft if Bug::CancelNotPassedOn.bites() => control.view().emitted,
         Finish::Window(_) => control.fence(offsets.whole.is_some()),
         Finish::Upload(_) | Finish::App(AppFault::GaveUp(_)) => control.fence(false),
-        Finish::ClientLeft | Finish::GivenUp => control.reset(ResetCode::Cancelled),
+        Finish::ClientLeft | Finish::GivenUp(_) => control.reset(ResetCode::Cancelled),
         Finish::App(AppFault::BadHttp(_)) => control.reset(ResetCode::AppBroken),
         Finish::App(AppFault::NoUpgrade(_) | AppFault::Unspeakable(_)) => {
             control.reset(ResetCode::Idle)
@@ -545,39 +501,8 @@ fn may_end_otherwise(finish: Finish) -> bool {
         Finish::App(fault) => !matches!(fault, AppFault::Unspeakable(_)),
         Finish::Complete
         | Finish::ClientLeft
-        | Finish::GivenUp
+        | Finish::GivenUp(_)
         | Finish::Window(_)
         | Finish::Upload(_) => false,
-    }
-}
-
-fn reason(finish: Finish, judgement: Judgement, conn: AppConn) -> Reason {
-    match finish {
-        Finish::Window(WindowKind::FirstFrame) => Reason::FirstFrame,
-        Finish::Window(WindowKind::Stall) => Reason::Stall,
-        Finish::App(AppFault::BadHttp(_)) => Reason::BadHttp,
-        Finish::App(AppFault::NoUpgrade(_)) => Reason::Upgrade,
-        Finish::App(AppFault::Unspeakable(_)) => Reason::BadRequest,
-        Finish::App(AppFault::GaveUp(_)) => match judgement.delivery {
-            Delivery::NotDelivered => Reason::StaleConnection,
-            Delivery::Unknown => Reason::ClosedBeforeHead,
-            Delivery::Delivered => Reason::AppClosed,
-        },
-        Finish::App(AppFault::Ended(ended)) => match evidence::reason(ended) {
-            Reason::ClosedBeforeHead => match judgement.delivery {
-                Delivery::Delivered => Reason::AppClosed,
-                // It was closed before the exchange began, and the news came too late.
-                Delivery::NotDelivered if conn == AppConn::Reused => Reason::StaleConnection,
-                Delivery::NotDelivered | Delivery::Unknown => Reason::ClosedBeforeHead,
-            },
-            reason => reason,
-        },
-        Finish::Upload(UploadFault::TooLarge(_)) => Reason::BodyLimit,
-        Finish::Upload(UploadFault::Client(ClientFault::TooSlow)) => Reason::ClientTimeout,
-        Finish::Upload(UploadFault::Client(ClientFault::Malformed(_) | ClientFault::Left)) => {
-            Reason::BadRequest
-        }
-        Finish::GivenUp => Reason::Overload,
-        Finish::Complete | Finish::ClientLeft => Reason::Internal,
     }
 }

@@ -6,7 +6,7 @@
 //! fragment, header values) is never stored here, so nothing downstream can leak it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Sinks {
     remembered: Remembered,
     unrouted: Arc<AppMetrics>,
     own: Arc<AppMetrics>,
+    /// The gateway cuts what is left.
+    ending: AtomicBool,
 }
 
 impl Sinks {
@@ -50,7 +52,13 @@ impl Sinks {
             clock,
             log,
             remembered: Remembered::new(),
+            ending: AtomicBool::new(false),
         })
+    }
+
+    /// From here on an exchange that ends without an outcome was cut by the gateway.
+    pub fn end(&self) {
+        self.ending.store(true, Ordering::Release);
     }
 
     /// The metrics.
@@ -162,6 +170,11 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    fn take_judgement(&mut self, judgement: Judgement) {
+        self.delivery = Some(judgement.delivery);
+        self.stage = Some(judgement.stage);
+    }
+
     fn take_failure(&mut self, failure: &Failure) {
         self.code = Some(failure.code);
         self.reason = Some(failure.reason);
@@ -171,7 +184,8 @@ impl Facts {
     }
 }
 
-/// The one account of one exchange. Dropped without an outcome it says that the client left.
+/// The one account of one exchange. Dropped without an outcome it says that the client left, or, when
+/// the gateway ends, that it was cut.
 #[derive(Debug)]
 #[must_use = "the exchange ends when this is dropped"]
 pub struct ExchangeGuard {
@@ -280,7 +294,11 @@ impl ExchangeGuard {
     /// What may be said of an exchange whose evidence is lost.
     #[must_use]
     pub fn judgement(&self) -> Judgement {
-        if self.exchange.facts().first.is_some() {
+        self.judge(&self.exchange.facts())
+    }
+
+    fn judge(&self, facts: &Facts) -> Judgement {
+        if facts.first.is_some() {
             Judgement {
                 delivery: Delivery::Delivered,
                 stage: Stage::AnswerBegun,
@@ -362,11 +380,11 @@ impl ExchangeGuard {
         self.exchange.facts().resumed += times;
     }
 
-    /// How far the request got, for an exchange that ends without an answer of the gateway.
-    pub fn judged(&mut self, judgement: Judgement) {
+    /// The client is gone and told nothing; this is how far the request got.
+    pub fn left(&mut self, judgement: Judgement) {
         let mut facts = self.exchange.facts();
-        facts.delivery = Some(judgement.delivery);
-        facts.stage = Some(judgement.stage);
+        facts.take_judgement(judgement);
+        facts.outcome = Some(Outcome::ClientLeft);
     }
 
     /// The answer went out to its end.
@@ -393,6 +411,20 @@ impl ExchangeGuard {
         facts.outcome = Some(Outcome::Refused);
     }
 
+    /// Why an exchange ends of which nothing was said.
+    fn cut_off(&self, facts: &mut Facts) -> Outcome {
+        let (code, reason) = match std::thread::panicking() {
+            true => (None, Reason::Internal),
+            false if self.sinks.ending.load(Ordering::Acquire) => {
+                (Some(Code::ServiceUnavailable), Reason::Draining)
+            }
+            false => return Outcome::ClientLeft,
+        };
+        (facts.code, facts.reason) = (code, Some(reason));
+        facts.take_judgement(self.judge(facts));
+        Outcome::Aborted
+    }
+
     /// The app's answer is cut short, visibly; the status stays the one that went out.
     pub fn aborted(&mut self, failure: &Failure) {
         let mut facts = self.exchange.facts();
@@ -407,14 +439,10 @@ impl Drop for ExchangeGuard {
         self.end_hold(now, HoldResult::ClientLeft);
         self.load = None;
         let mut facts = self.exchange.facts();
-        let outcome = facts.outcome.unwrap_or_else(|| {
-            if std::thread::panicking() {
-                facts.reason = Some(Reason::Internal);
-                Outcome::Aborted
-            } else {
-                Outcome::ClientLeft
-            }
-        });
+        let outcome = match facts.outcome {
+            Some(outcome) => outcome,
+            None => self.cut_off(&mut facts),
+        };
         facts.outcome = Some(outcome);
         facts.total = Some(now - self.exchange.started);
         count(&self.app, outcome, &facts);

@@ -163,6 +163,29 @@ fn a_guard_without_an_outcome_says_that_the_client_left() {
 }
 
 #[test]
+fn a_guard_without_an_outcome_was_cut_once_the_gateway_ends() {
+    let scene = Scene::new(Format::Json);
+    let mut guard = scene.begin();
+    guard.handed_over();
+    let mut left = scene.begin();
+    scene.sinks.end();
+    drop(guard);
+    let line = scene.line();
+    assert_eq!(
+        (&line["delivery"], &line["reason"]),
+        (&"unknown".into(), &"draining".into())
+    );
+    left.left(Judgement::NOT_DELIVERED);
+    drop(left);
+    for labels in [
+        r#"exchanges_total{app="demo",code="SERVICE_UNAVAILABLE",delivery="unknown",outcome="aborted"}"#,
+        r#"exchanges_total{app="demo",code="",delivery="not_delivered",outcome="client_left"}"#,
+    ] {
+        assert!(scene.counted(labels), "{labels}");
+    }
+}
+
+#[test]
 fn a_refusal_is_counted_by_code_and_reason() {
     let scene = Scene::new(Format::Json);
     let mut guard = scene.begin();

@@ -44,6 +44,9 @@ use crate::tunnel::live::Tunnels;
 use crate::tunnel::offered::OnOffer;
 use crate::tunnel::token::Tokens;
 
+/// How long clients may be told that the grace is over: the counts of their exchanges take up to half a
+/// second, an agent's report as long again, and an answer has to reach its client.
+const TELL_WITHIN: Duration = Duration::from_millis(1500);
 /// How long the last log lines may take.
 const FLUSH_WITHIN: Duration = Duration::from_secs(2);
 
@@ -199,7 +202,8 @@ impl Gateway {
 
     /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
     /// clients are served to the end of their connections through the old tunnels, then the tunnels
-    /// close. The grace, or a second request, cuts that short.
+    /// close. The grace, or a second request, cuts that short: what runs is given up, its clients are
+    /// told, and what they do not take in time, or by one more request, is dropped.
     pub(super) async fn run(self, mut end: Signals) -> Result<(), WiringError> {
         let mut drained = self.public.signal();
         tokio::select! {
@@ -216,6 +220,13 @@ impl Gateway {
             () = end.next() => tracing::warn!("forced to end"),
             () = self.workers.public_idle() => {}
             () = tokio::time::sleep(grace) => tracing::warn!("the grace is over"),
+        }
+        self.shared.end();
+        tokio::select! {
+            biased;
+            () = end.next() => {}
+            () = self.workers.public_idle() => {}
+            () = tokio::time::sleep(TELL_WITHIN) => {}
         }
         self.public.force();
         self.tunnels.force();

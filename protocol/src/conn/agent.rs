@@ -9,7 +9,7 @@ use crate::time::Moment;
 use crate::wire::{AppOffer, Begin, FinalCause, Frame, Open, RefusedReason, StreamId};
 
 use super::Conn;
-use super::event::Ended;
+use super::event::{Ended, Wake};
 use super::flow::{Item, Taken};
 use super::store::StreamKey;
 use super::stream::Phase;
@@ -197,19 +197,31 @@ impl Conn {
 
     /// The agent's handle is gone: an unanswered stream is refused, an open one concluded.
     pub fn let_go(&mut self, key: StreamKey) {
-        if self
-            .store
-            .get(key)
-            .is_some_and(|s| s.phase == Phase::Opening)
-        {
-            self.refuse(key, RefusedReason::Draining, 0);
-        }
-        if let Some(stream) = self.store.find(key)
-            && stream.phase == Phase::Open
-        {
-            stream.out.abandon();
-            self.conclude(key, FinalCause::Stopping);
-        }
+        self.stop(key);
         self.forget_handle(key);
+    }
+
+    /// The agent's time is over: what [`Conn::let_go`] does to one stream, done to all, so that the gateway
+    /// learns of each how much was written instead of waiting for an agent that will not come back. Their
+    /// holders see [`Front::Closed`].
+    pub fn stop_all(&mut self) {
+        for key in self.store.keys() {
+            self.stop(key);
+            self.wake(key, Wake::ALL);
+        }
+    }
+
+    fn stop(&mut self, key: StreamKey) {
+        let Some(stream) = self.store.find(key) else {
+            return;
+        };
+        match stream.phase {
+            Phase::Opening => self.refuse(key, RefusedReason::Draining, 0),
+            Phase::Open => {
+                stream.out.abandon();
+                self.conclude(key, FinalCause::Stopping);
+            }
+            Phase::Queued | Phase::Concluding | Phase::Ended => {}
+        }
     }
 }

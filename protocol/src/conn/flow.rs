@@ -294,6 +294,8 @@ pub(super) struct RecvHalf {
     fin: bool,
     /// Bytes that wait or arrive are dropped.
     discard: Option<Taken>,
+    /// Some were: the reader has not seen all.
+    dropped: bool,
     grown_at: Moment,
     /// A BEGIN stands in the queue.
     mark_waits: bool,
@@ -316,6 +318,7 @@ impl RecvHalf {
             cap: u32::MAX,
             fin: false,
             discard: None,
+            dropped: false,
             grown_at: now,
             mark_waits: false,
             last_mark: None,
@@ -367,6 +370,7 @@ impl RecvHalf {
         }
         self.received += len;
         self.fin = fin;
+        self.dropped |= self.discard.is_some() && len > 0;
         match self.discard {
             Some(Taken::Counted) => self.taken = self.received,
             Some(Taken::Evidence) => {}
@@ -455,6 +459,7 @@ impl RecvHalf {
     pub(super) fn discard(&mut self, taken: Taken) {
         self.queue.clear();
         self.discard = Some(taken);
+        self.dropped |= self.taken < self.received;
         if taken == Taken::Counted {
             self.taken = self.received;
         }
@@ -515,6 +520,11 @@ impl RecvHalf {
 
     pub(super) fn is_empty(&self) -> bool {
         self.queue.is_empty()
+    }
+
+    /// The reader has every byte, and the end.
+    pub(super) fn is_read_to_fin(&self) -> bool {
+        self.fin && self.queue.is_empty() && !self.dropped
     }
 
     pub(super) fn held(&self) -> u64 {

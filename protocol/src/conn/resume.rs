@@ -25,7 +25,7 @@ use crate::time::Moment;
 use crate::wire::{Frame, Resume, StreamId};
 
 use super::emit::Outbox;
-use super::event::{Ended, Event};
+use super::event::{Ended, Event, Wake};
 use super::store::StreamKey;
 use super::stream::{Pending, Phase, Stream};
 use super::{Conn, Side};
@@ -108,8 +108,8 @@ impl Conn {
 
     /// The carrier that was to take `left` is lost, and nobody writes it any more: frames of which it
     /// took no byte were never emitted. A frame of which one byte was taken, or may have been, counts as
-    /// emitted whole. To be called before [`Conn::resume`], and before [`Conn::suspend`] or
-    /// [`Conn::lose`] wakes those who ask what was emitted; later it is only of less use.
+    /// emitted whole. To be called before [`Conn::resume`]. Who asks what was emitted is woken: silence was
+    /// perhaps told before, and then the answer has changed since.
     pub fn never_taken(&mut self, left: Outbox) {
         let mut first = BTreeSet::new();
         for lot in left.into_lots() {
@@ -119,6 +119,7 @@ impl Conn {
             }
             if let Some(stream) = self.store.find(lot.key) {
                 stream.out.never_taken(lot.offset, lot.emitted);
+                self.wake(lot.key, Wake::CONTROL);
             }
             self.offer(lot.key);
         }

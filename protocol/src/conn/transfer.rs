@@ -88,11 +88,10 @@ impl Conn {
             .is_none_or(|s| s.inn.is_empty() && (s.inn.fin() || s.ended.is_some()))
     }
 
-    /// True once the peer ended its direction in order (FIN) and everything was read.
+    /// True once the peer ended its direction in order (FIN) and everything was read. Never after unread
+    /// bytes were dropped, as by a reset: what is missing then must not look like a clean end.
     #[must_use]
     pub fn is_read_to_fin(&self, key: StreamKey) -> bool {
-        self.store
-            .get(key)
-            .is_some_and(|s| s.inn.is_empty() && s.inn.fin())
+        self.store.get(key).is_some_and(|s| s.inn.is_read_to_fin())
     }
 }

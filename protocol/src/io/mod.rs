@@ -1,6 +1,7 @@
 //! Tokio around the core: carriers, one driver task per tunnel, streams with wakers.
 
 mod app_stream;
+mod asleep;
 pub mod carrier;
 pub mod clock;
 mod driver;

@@ -4,6 +4,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -67,6 +68,11 @@ struct World {
 }
 
 fn world() -> World {
+    world_by(Clock::start())
+}
+
+/// The same with a clock of the agent's own.
+fn world_by(agents: Clock) -> World {
     let settings = Settings::default();
     let (here, there) = duplex(64 * 1024);
     let clock = Clock::start();
@@ -74,7 +80,7 @@ fn world() -> World {
     let peer = limits(settings);
     let (gateway, driver) = Tunnel::new(Side::Gateway, settings, peer, here, empty(), clock);
     let gateway_driver = tokio::spawn(driver);
-    let (agent, driver) = Tunnel::new(Side::Agent, settings, peer, there, empty(), clock);
+    let (agent, driver) = Tunnel::new(Side::Agent, settings, peer, there, empty(), agents);
     let agent_driver = tokio::spawn(driver);
     World {
         gateway,

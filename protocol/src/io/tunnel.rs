@@ -125,13 +125,24 @@ impl Tunnel {
     /// Gateway: writes nothing more of any stream, and closes the carrier once every stream was counted,
     /// or after `within`. Without a carrier nothing can be counted: closed now.
     pub fn close_after_counts(&self, within: Duration) {
+        self.close_when(within, Conn::fence_all);
+    }
+
+    /// Closes after `end` has done to every stream what ends it, and each has ended, or after `within`.
+    fn close_when(&self, within: Duration, end: impl FnOnce(&mut Conn)) {
         if self.is_suspended() {
             return self.close();
         }
         let at = self.shared.now() + within;
         self.shared.lock().closes = Some(at);
-        self.shared.act(Conn::fence_all);
+        self.shared.act(end);
         self.close_when_drained();
+    }
+
+    /// Agent: ends every stream, and closes the carrier once the gateway has acknowledged each end, or after
+    /// `within`. Without a carrier nothing can be told: closed now.
+    pub fn close_after_ends(&self, within: Duration) {
+        self.close_when(within, Conn::stop_all);
     }
 
     /// Stops reading and writing the carrier, which is believed dead or about to be replaced; its

@@ -156,6 +156,7 @@ pub(crate) const ROOMS: &[Room] = &[
             "rand",
             "http",
             "httparse",
+            "rustix",
             "socket2",
             "base64",
             "zeroize",

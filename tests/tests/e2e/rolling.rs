@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bridgehead_tests::app::{self, App, Conn};
-use bridgehead_tests::client::H1;
-use bridgehead_tests::process::Process;
+use bridgehead_tests::client::{End, H1};
+use bridgehead_tests::process::{Process, Stream};
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{World, setup};
 use tokio::sync::watch;
 
 use crate::restart::{Load, arrivals, judge, serving};
-use crate::support::{One, one, quick};
+use crate::support::{One, Verdict, one, quick};
 
 /// Answers only when told to.
 fn gated(
@@ -161,6 +161,93 @@ async fn a_gateway_that_is_terminated_finishes_what_it_has() {
     assert_eq!(client.answer("GET").await.text(), "finished");
     drop(client);
     assert!(world.gateway.wait_exit(Duration::from_secs(40)).success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_whose_grace_is_over_counts_and_nobody_waits_for_its_return() {
+    let app = App::start(app::silent).await;
+    let world = setup().start().await;
+    let mut command = world.agent_command("a1");
+    let offered = format!("demo={}", app.target());
+    command.args(["--grace", "300ms", "--app", &offered]);
+    let mut agent = world.run_agent("a1", command).await;
+    let mut client = world.h1().await;
+    client
+        .request("POST", "/silent", &world.host("demo"), &[], b"order")
+        .await;
+    app.until_text("order").await;
+    let begun = std::time::Instant::now();
+    agent.process.signal("TERM");
+    let told = client.answer("POST").await;
+    // The gateway would wait 20 s for an agent that went without a word.
+    let waited = begun.elapsed();
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    Verdict::refused(503, "BH_APP_STARTING", "agent_draining")
+        .unknown("all")
+        .after(2)
+        .check(&told);
+    assert!(agent.process.wait_exit(wait::SOON).success());
+}
+
+/// Takes a connection of bytes or a request, begins to answer as its path wants, and never ends.
+async fn endless(mut conn: Conn) {
+    let Some(first) = conn.read_some().await else {
+        return;
+    };
+    let asked = String::from_utf8_lossy(&first).into_owned();
+    if asked.starts_with("bytes") {
+        conn.write("half of").await;
+    } else if asked.starts_with("GET /stream") {
+        let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+        conn.write(format!("{head}7\r\nhalf of\r\n")).await;
+    }
+    conn.until_closed().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gateway_whose_grace_is_over_tells_who_waits_and_ends_nothing_cleanly() {
+    let port = crate::tcp::free_port();
+    let app = App::start(endless).await;
+    let setup = setup().section("gateway", "grace = \"500ms\"");
+    let raw = format!("protocol = \"tcp\"\nport = {port}");
+    let mut world = setup.app("raw", &raw).start().await;
+    let offered = format!("tcp://{}", app.addr());
+    let _agent = world
+        .join("a1", &[("demo", &app.target()), ("raw", &offered)])
+        .await;
+    let host = world.host("demo");
+    let mut silent = world.h1().await;
+    silent
+        .request("POST", "/silent", &host, &[], b"order")
+        .await;
+    app.until_text("/silent").await;
+    let mut stream = world.h1().await;
+    stream
+        .send(format!("GET /stream HTTP/1.0\r\nHost: {host}\r\n\r\n"))
+        .await;
+    let mut bytes = H1::connect(([127, 0, 0, 1], port).into()).await;
+    bytes.send("bytes").await;
+    let head = stream.read_head().await.expect("a head");
+    assert_eq!((head.status, head.header("content-length")), (200, None));
+    for client in [&mut stream, &mut bytes] {
+        let half = wait::within(wait::SOON, "half", client.read_exact(7)).await;
+        assert_eq!(half.as_deref(), Some(&b"half of"[..]));
+    }
+    world.gateway.signal("TERM");
+    let told = silent.answer("POST").await;
+    Verdict::refused(503, "SERVICE_UNAVAILABLE", "draining")
+        .unknown("all")
+        .after(5)
+        .check(&told);
+    for client in [&mut stream, &mut bytes] {
+        let (rest, end) = wait::within(wait::SOON, "the end", client.read_to_end()).await;
+        assert_eq!((rest.len(), end), (0, End::Reset));
+    }
+    assert!(world.gateway.wait_exit(wait::SOON).success());
+    let log = world.gateway.text(Stream::Out);
+    let ends: Vec<&str> = log.lines().filter(|l| l.contains("\"draining\"")).collect();
+    assert_eq!(ends.len(), 3, "{log}");
+    assert!(!log.contains("\"aborted\":\"client\""), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -18,11 +18,11 @@ use crate::accept::Transport;
 use crate::h1::{encode, fields};
 use crate::request::front::{Abort, AnswerBody, AnswerHead, ClientAnswer, ClientGone};
 
-pub(super) struct Answer<'a, IO> {
+pub(super) struct Answer<'a, IO: Transport> {
     core: &'a Mutex<Core<IO>>,
 }
 
-impl<'a, IO> Answer<'a, IO> {
+impl<'a, IO: Transport> Answer<'a, IO> {
     pub(super) fn new(core: &'a Mutex<Core<IO>>) -> Self {
         Self { core }
     }

@@ -14,11 +14,11 @@ use crate::accept::Transport;
 use crate::h1::{BodyDecoder, BodyError, Decoded};
 use crate::request::front::{BodyLength, BodyPart, ClientBody, ClientFault};
 
-pub(super) struct Body<'a, IO> {
+pub(super) struct Body<'a, IO: Transport> {
     core: &'a Mutex<Core<IO>>,
 }
 
-impl<'a, IO> Body<'a, IO> {
+impl<'a, IO: Transport> Body<'a, IO> {
     pub(super) fn new(core: &'a Mutex<Core<IO>>) -> Self {
         Self { core }
     }

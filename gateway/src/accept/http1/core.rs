@@ -5,6 +5,9 @@
 //!              │                   │
 //!              └───── abort ───────┴──────────────────────────────────────► Aborted
 //! ```
+//! However a core is dropped, an answer that ends with its connection ends by a reset unless it went out
+//! whole: a plain close would make what is there look complete.
+//!
 //! Reading and writing are each bounded ([`READ_MOST`], [`super::queue::CAPACITY`]); nothing is read
 //! that nobody asked for, except the bounded look-ahead by which a leaving client is noticed.
 
@@ -83,7 +86,7 @@ pub(super) enum Ending {
 }
 
 #[derive(Debug)]
-pub(super) struct Core<IO> {
+pub(super) struct Core<IO: Transport> {
     pub(super) io: IO,
     pub(super) limits: Arc<Limits>,
     signal: Signal,
@@ -381,12 +384,27 @@ impl<IO: Transport> Core<IO> {
         }
     }
 
-    /// The framing that broke takes a plain close for a clean end.
-    pub(super) fn reset_wanted(&self) -> bool {
-        matches!(
-            self.answer,
-            AnswerState::Aborted(Some(Framing::UntilClose | Framing::Tunnel))
-        )
+    /// A plain close would be taken for the answer's clean end, and not all of it went out.
+    fn is_cut_short(&self) -> bool {
+        const BY_CLOSE: [Framing; 2] = [Framing::UntilClose, Framing::Tunnel];
+        match self.answer {
+            AnswerState::Open(framing) | AnswerState::Aborted(Some(framing)) => {
+                BY_CLOSE.contains(&framing)
+            }
+            AnswerState::Ended(framing) => {
+                let unsent = self.broken || self.unflushed || !self.output.is_empty();
+                unsent && BY_CLOSE.contains(&framing)
+            }
+            AnswerState::Waiting | AnswerState::Aborted(None) => false,
+        }
+    }
+}
+
+impl<IO: Transport> Drop for Core<IO> {
+    fn drop(&mut self) {
+        if self.is_cut_short() {
+            self.io.reset_on_close();
+        }
     }
 }
 

@@ -1,5 +1,4 @@
-//! One connection against a scripted corridor: in memory with paused time, and over real sockets
-//! where the kernel's resets matter.
+//! One connection against a scripted corridor, in memory with paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +6,6 @@ use std::time::Duration;
 use bytes::BytesMut;
 use http::Method;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
@@ -507,64 +505,4 @@ async fn a_client_that_only_ends_its_side_gets_its_late_answer() {
         answer.starts_with("HTTP/1.1 200 OK\r\n"),
         "an old client gets no 1xx: {answer}"
     );
-}
-
-/// A real socket, served until it ends.
-async fn over_tcp() -> (TcpStream, Scripted, JoinHandle<()>) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    let client = TcpStream::connect(address).await.expect("a connection");
-    let (io, _) = listener.accept().await.expect("a connection");
-    let corridor = Scripted::default();
-    let serving = corridor.clone();
-    let server = tokio::spawn(async move {
-        let limits = Arc::new(Limits::default());
-        super::serve(
-            io,
-            BytesMut::new(),
-            &info(),
-            &serving,
-            &limits,
-            Signal::never(),
-        )
-        .await;
-    });
-    (client, corridor, server)
-}
-
-#[tokio::test]
-async fn over_tcp_a_closed_client_is_told_from_one_that_waits() {
-    for path in ["/late", "/events"] {
-        let (mut client, corridor, server) = over_tcp().await;
-        let text = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
-        client.write_all(text.as_bytes()).await.expect("a write");
-        if path == "/events" {
-            let mut bytes = vec![0; 1024];
-            while !bytes.windows(5).any(|w| w == b"event") {
-                assert_ne!(client.read(&mut bytes).await.expect("a read"), 0);
-            }
-        }
-        drop(client);
-        let ended = timeout(Duration::from_secs(1), server).await;
-        assert!(ended.is_ok(), "{path}: gone within a second");
-        assert!(corridor.seen()[0].left, "{path}");
-    }
-    let (mut client, _, _) = over_tcp().await;
-    let text = "GET /late HTTP/1.1\r\nHost: a\r\n\r\n";
-    client.write_all(text.as_bytes()).await.expect("a write");
-    client.shutdown().await.expect("a shutdown");
-    let mut answer = String::new();
-    client.read_to_string(&mut answer).await.expect("an answer");
-    assert!(answer.ends_with("late"), "{answer}");
-}
-
-#[tokio::test]
-async fn over_tcp_a_broken_answer_without_length_ends_in_a_reset() {
-    let (mut client, _, _) = over_tcp().await;
-    let text = "GET /broken-stream HTTP/1.0\r\n\r\n";
-    client.write_all(text.as_bytes()).await.expect("a write");
-    let mut answer = Vec::new();
-    let ended = client.read_to_end(&mut answer).await;
-    let kind = ended.expect_err("no clean end").kind();
-    assert_eq!(kind, std::io::ErrorKind::ConnectionReset);
 }

@@ -337,6 +337,11 @@ impl App {
         assert_eq!(self.outgoing(&mut Taker::of(0)).await, Outgoing::Fin);
     }
 
+    /// The app ends its direction in order.
+    pub(crate) fn finish(&self) {
+        self.stream.finish();
+    }
+
     /// The app closed in order and everything it said was passed on.
     pub(crate) fn close(self) {
         self.stream.conclude(FinalCause::AppClosed);

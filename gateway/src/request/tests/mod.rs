@@ -3,6 +3,7 @@
 
 mod answers;
 mod clients;
+mod ending;
 mod evidence;
 mod go;
 mod h2c;
@@ -13,6 +14,7 @@ mod outcomes;
 mod own;
 mod resume;
 mod retry;
+mod tcp;
 mod truth;
 mod unavailable;
 mod upgrade;

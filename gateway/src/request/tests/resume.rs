@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bridgehead_protocol::conn::Settings;
+use bridgehead_protocol::wire::{FinalCause, ReportEntry, StreamId};
 
-use crate::request::testing::{Agent, World, pass};
+use crate::request::testing::{Agent, World, pass, tunnel_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -200,4 +201,46 @@ async fn a_newcomer_takes_another_agent_and_waits_for_nobody() {
     waiting.resume();
     let ended = ["answered/delivered/"; 4];
     world.end([waiting, standing], &ended).await;
+}
+
+/// What the agent reports before the gateway has given the tunnel up, it reports once and for all.
+#[tokio::test(start_paused = true)]
+async fn a_report_that_is_here_is_looked_at_although_the_tunnel_could_be_resumed() {
+    for (window, told, outcome) in [
+        (
+            20,
+            "BH_APP_STARTING tunnel_lost not_delivered none",
+            "BH_APP_STARTING",
+        ),
+        (
+            60,
+            "BH_APP_TIMEOUT first_frame not_delivered none",
+            "BH_APP_TIMEOUT",
+        ),
+    ] {
+        let world = World::new().await;
+        let agent = lasting(&world, SECOND * window);
+        let mut client = world.client();
+        client.post("", "hello").await;
+        let mut app = agent.app().await;
+        app.begin().await;
+        agent.suspend();
+        let entry = ReportEntry {
+            tunnel: tunnel_id("a"),
+            stream: StreamId(1),
+            written: 0,
+            read: 0,
+            cause: FinalCause::Reset,
+        };
+        let shared = &world.shared;
+        let (now, owner) = (shared.clock.now(), agent.live.identity.clone());
+        shared.ledger.report(now, &owner, &[entry]);
+        let answer = client.answer().await;
+        assert_eq!(answer.verdict(), told, "{window}");
+        assert!(world.elapsed() <= SECOND * 31, "{:?}", world.elapsed());
+        client.leave();
+        drop((app, agent));
+        let outcome = format!("refused/not_delivered/{outcome}");
+        world.end([], &[&outcome]).await;
+    }
 }

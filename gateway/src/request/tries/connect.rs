@@ -192,10 +192,13 @@ impl Shared {
                 let stranded = AppFault::Ended(Ended::NotOpened);
                 Poll::Ready(Err(Finish::App(stranded)))
             }
-            Poll::Pending => exchange
-                .body
-                .poll_left(cx)
-                .map(|()| Err(Finish::ClientLeft)),
+            Poll::Pending if exchange.body.poll_left(cx).is_ready() => {
+                Poll::Ready(Err(Finish::ClientLeft))
+            }
+            Poll::Pending => {
+                let given_up = attempt.load.poll_given_up(cx);
+                given_up.map(|why| Err(Finish::GivenUp(why)))
+            }
         });
         let given = async {
             tokio::time::sleep(PATIENCE).await;

@@ -181,3 +181,28 @@ fn a_bounded_stream_is_never_granted_more_than_its_bound_and_opens_up_at_once_wh
     assert_eq!(half.exposure(), u64::from(USUAL));
     assert_eq!(read_on(&mut half, 2), 16 * 1024);
 }
+
+#[test]
+fn what_was_unread_when_a_stream_was_given_up_is_no_clean_end() {
+    let mut pair = pair();
+    let (stuck, app) = opened(&mut pair);
+    pile_up(&mut pair, app, 120_000);
+    // The app ends its direction in order; the client takes nothing.
+    pair.agent.finish(app);
+    pair.settle().unwrap();
+    let (read, second) = opened(&mut pair);
+    pile_up(&mut pair, second, 10);
+    pair.agent.finish(second);
+    pair.settle().unwrap();
+    assert_eq!(pair.gateway.read(pair.now, read, 10).unwrap().len(), 10);
+    pair.advance(SECOND * 7).unwrap();
+    assert!(pair.view(stuck).starved);
+    assert!(pair.gateway.read(pair.now, stuck, 10).is_none());
+    assert!(!pair.gateway.is_read_to_fin(stuck), "bytes are missing");
+    assert!(pair.gateway.is_read_out(stuck), "and none will come");
+    pair.gateway.reset(read, ResetCode::Cancelled);
+    assert!(
+        pair.gateway.is_read_to_fin(read),
+        "nothing of it was dropped"
+    );
+}

@@ -170,3 +170,19 @@ fn a_peer_that_consumes_what_it_never_got_gains_nothing_and_breaks_nothing() {
     lose_with(&mut pair, left);
     assert_eq!(pair.gateway.reset(key, ResetCode::Cancelled), 5);
 }
+
+#[test]
+fn who_asks_what_was_emitted_is_woken_when_it_falls_after_silence_was_told() {
+    let mut pair = pair();
+    let (key, _) = opened(&mut pair);
+    let start = pair.begin(key, Some(0), b"question");
+    let left = outbox(&mut pair, 0);
+    pair.gateway.suspend(pair.now);
+    while pair.gateway.poll_event().is_some() {}
+    assert_eq!(pair.view(key).emitted, start + 8);
+    pair.gateway.never_taken(left);
+    assert_eq!(pair.view(key).emitted, start);
+    let news = std::iter::from_fn(|| pair.gateway.poll_event());
+    let told = |event: Event| matches!(event, Event::Stream(of, wake) if of == key && wake.has(Wake::CONTROL));
+    assert!(news.into_iter().any(told));
+}

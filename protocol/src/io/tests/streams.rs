@@ -214,3 +214,74 @@ async fn a_tunnel_that_is_closed_after_counts_tells_what_was_written() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_tunnel_that_is_closed_after_ends_tells_what_was_written_and_what_never_was() {
+    for concludes in [true, false] {
+        let world = world();
+        let (mut stream, app) = world.opened().await;
+        stream.write(&mut Bytes::from_static(b"question"));
+        let mut socket = Vec::new();
+        let next = poll_fn(|cx| app.poll_outgoing(cx, &mut socket, FailedWrite::TookNothing));
+        assert_eq!(next.await.unwrap(), Outgoing::Wrote(8));
+        let waiting = world.gateway.open(open()).unwrap();
+        let connecting = world.agent.accept().await.unwrap();
+        let before = Instant::now();
+        let within = Duration::from_millis(500);
+        world.agent.drain(GoAwayReason::Draining, Duration::ZERO);
+        if !concludes {
+            // A gateway that is not there acknowledges nothing and is not waited for.
+            world.gateway_driver.abort();
+            world.agent.close_after_ends(within);
+            assert!(world.agent_driver.await.is_ok());
+            assert!(before.elapsed() <= within, "{:?}", before.elapsed());
+            continue;
+        }
+        world.agent.close_after_ends(within);
+        let closed = poll_fn(|cx| app.poll_given_up(cx)).await;
+        assert_eq!(closed, Outgoing::Closed { idle: false });
+        let (written, read, cause) = (8, 0, FinalCause::Stopping);
+        let told = Ended::Final {
+            written,
+            read,
+            cause,
+        };
+        assert_eq!(ended(&stream).await, told);
+        let refused = ended(&waiting).await;
+        assert!(matches!(
+            refused,
+            Ended::Refused {
+                reason: RefusedReason::Draining,
+                ..
+            }
+        ));
+        assert_eq!(world.agent_driver.await.unwrap(), CloseReason::Drained);
+        assert!(before.elapsed() < within, "{:?}", before.elapsed());
+        drop((app, connecting));
+    }
+}
+
+/// A machine that sleeps with a request in its buffers.
+#[tokio::test(start_paused = true)]
+async fn what_stood_in_the_buffers_while_the_machine_slept_is_begun_after_its_time_is_over() {
+    static SLEPT: AtomicU64 = AtomicU64::new(0);
+    let agents = Clock::counting(|| Duration::from_secs(SLEPT.load(Ordering::Relaxed)));
+    let world = world_by(agents);
+    let (mut stream, app) = world.opened().await;
+    stream.control().begin(begin());
+    stream.write(&mut Bytes::from_static(b"question"));
+    a_moment().await;
+    SLEPT.store(3600, Ordering::Relaxed);
+    let mut socket = Vec::new();
+    let mut next =
+        |cx: &mut Context<'_>| app.poll_outgoing(cx, &mut socket, FailedWrite::TookNothing);
+    let at_once = poll_fn(|cx| Poll::Ready(next(cx))).await;
+    assert!(
+        at_once.is_pending(),
+        "before the gateway was heard: {at_once:?}"
+    );
+    let Outgoing::Begin { deadline, .. } = poll_fn(next).await.unwrap() else {
+        panic!("no exchange begins");
+    };
+    assert!(app.now() >= deadline, "its time was over long ago");
+}
