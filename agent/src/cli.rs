@@ -137,7 +137,7 @@ pub struct ServingArgs {
     /// Tunnels to hold. Default: 2.
     #[arg(long, env = "BH_TUNNELS", value_name = "N")]
     pub tunnels: Option<u8>,
-    /// Time for what runs to finish when the agent stops. Default: 30s.
+    /// Time for what runs to finish when the agent stops; up to 5s of it are for an app that it started. Default: 30s.
     #[arg(long, env = "BH_GRACE", value_name = "DUR")]
     pub grace: Option<String>,
     /// Connections to apps each tunnel may have at once. Default: 4096.

@@ -13,7 +13,7 @@
 //! | [`app`] | connections to the app, its health, its process |
 //! | [`telemetry`] | log, health endpoint |
 //! | [`outside`] | the world around an agent: sockets, or the simulation's pipes |
-//! | [`control`], [`signals`], [`limits`] | how it is told to stop; the process around it |
+//! | [`control`], [`signals`] | how it is told to stop; the process around it |
 //! | [`wiring`] | puts it all together and runs it |
 
 #![forbid(unsafe_code)]
@@ -24,7 +24,6 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod error;
-pub mod limits;
 pub mod outside;
 pub mod serve;
 pub mod session;

@@ -7,11 +7,16 @@ use bridgehead_agent::cli::{self, Cli, Command, RunArgs};
 use bridgehead_agent::config::parse::{Settings, settings};
 use bridgehead_agent::control::control;
 use bridgehead_agent::error::{AgentError, Outcome};
-use bridgehead_agent::limits;
 use bridgehead_agent::signals::{Passing, listen};
 use bridgehead_agent::telemetry::{Readiness, log};
 use bridgehead_agent::wiring;
+use bridgehead_protocol::io::descriptors;
 use clap::Parser;
+
+/// Descriptors asked for: one for each stream of a few full tunnels; 1024, as many systems start with, would
+/// be used up by a quarter of the streams that one may carry. Not more, because the app's process inherits
+/// the limit. What cannot be opened is refused per stream.
+const DESCRIPTORS: u64 = 65_536;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -69,7 +74,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, AgentError>>) -> Result<T, A
 fn run(args: RunArgs) -> Result<ExitCode, AgentError> {
     let Settings { run: options, log } = read(args)?;
     log::start(&log)?;
-    limits::raise_descriptors();
+    descriptors::raise(DESCRIPTORS);
     let passing = match options.command.is_empty() {
         true => Passing::Nowhere,
         false => Passing::ToApp,

@@ -201,7 +201,7 @@ impl Running {
         }
     }
 
-    /// The tunnels are gone; what is left of the grace is the app's.
+    /// The tunnels are gone; what is left of the grace is the app's, and they have left some.
     async fn finish(mut self) -> Result<Outcome, AgentError> {
         self.slots.shutdown().await;
         let Some(mut process) = self.process.take() else {
@@ -211,7 +211,8 @@ impl Running {
             return Ok(Outcome::AppEnded(code));
         }
         let left = self.give_up.map_or(std::time::Duration::ZERO, |end| {
-            end.saturating_duration_since(Instant::now())
+            let left = end.saturating_duration_since(Instant::now());
+            left.max(self.agent.app_share())
         });
         let mut stop = self.control.stop_signal();
         let asked = tokio::select! {

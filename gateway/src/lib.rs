@@ -18,6 +18,7 @@ pub mod dev;
 pub mod error;
 pub mod h1;
 pub mod ledger;
+pub mod outlook;
 pub mod pressure;
 pub mod request;
 pub mod route;

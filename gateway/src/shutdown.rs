@@ -1,4 +1,5 @@
-//! How the process ends: running → draining (refuse new, finish old) → forced (drop what is left).
+//! How the process ends: running → leaving (not ready, everything is still served) → draining (refuse
+//! new, finish old) → forced (drop what is left).
 //!
 //! Owns the phase and nothing that acts on it: whoever holds a [`Signal`] watches it beside its own
 //! work. A phase never goes back. If the [`Shutdown`] that drives it is dropped, the last phase
@@ -20,6 +21,8 @@ pub enum Phase {
     /// Everything is served.
     #[default]
     Running,
+    /// Everything is served, and whoever asks is told to send nothing more.
+    Leaving,
     /// Nothing new is accepted; what was begun is finished.
     Draining,
     /// The time for finishing is over.
@@ -37,7 +40,8 @@ impl Shared {
     fn phase(&self) -> Phase {
         match self.phase.load(Ordering::SeqCst) {
             0 => Phase::Running,
-            1 => Phase::Draining,
+            1 => Phase::Leaving,
+            2 => Phase::Draining,
             _ => Phase::Forced,
         }
     }
@@ -60,6 +64,11 @@ impl Shutdown {
     #[must_use]
     pub fn signal(&self) -> Signal {
         Signal::of(&self.shared)
+    }
+
+    /// Begin to leave. Without effect if it has begun or is over.
+    pub fn leave(&self) {
+        self.advance(Phase::Leaving);
     }
 
     /// Begin to drain. Without effect if it has begun or is over.
@@ -112,10 +121,21 @@ impl Signal {
         self.shared.phase()
     }
 
+    /// True once the process is on its way to the end.
+    #[must_use]
+    pub fn is_leaving(&self) -> bool {
+        self.phase() >= Phase::Leaving
+    }
+
     /// True once draining has begun.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.phase() >= Phase::Draining
+    }
+
+    /// Wait until the process is on its way to the end.
+    pub async fn leaving(&mut self) {
+        self.reached(Phase::Leaving).await;
     }
 
     /// Wait until draining has begun.
@@ -156,5 +176,17 @@ mod tests {
         signal.draining().await;
         signal.forced().await;
         assert_eq!(signal.phase(), Phase::Forced);
+    }
+    #[tokio::test]
+    async fn whoever_leaves_is_not_draining_yet() {
+        let shutdown = Shutdown::new();
+        let mut signal = shutdown.signal();
+        shutdown.leave();
+        signal.leaving().await;
+        assert!(signal.is_leaving() && !signal.is_draining());
+        shutdown.drain();
+        shutdown.leave();
+        signal.draining().await;
+        assert!(signal.is_leaving());
     }
 }

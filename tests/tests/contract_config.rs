@@ -4,13 +4,18 @@
 //! What stands in the tables here is written out by hand, so that renaming a key or a flag has to
 //! be done twice, on purpose.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use bridgehead_agent::carrier::address::Plain;
+use bridgehead_agent::cli::LogFormat;
+use bridgehead_agent::config::file::{self, FileSettings};
+use bridgehead_agent::config::options;
 use bridgehead_gateway::cli;
 use bridgehead_gateway::config::{
     AdminSettings, AppSettings, Config, GatewaySettings, Limits, TunnelSettings,
 };
+use clap::CommandFactory as _;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/examples")
@@ -42,7 +47,7 @@ const GATEWAYS: [&str; 4] = [
 /// Keys that take effect, by section.
 #[rustfmt::skip]
 const KEYS: [(&str, &[&str]); 9] = [
-    ("[gateway]", &["node", "workers", "memory", "grace", "hosts"]),
+    ("[gateway]", &["node", "workers", "memory", "grace", "drain_delay", "hosts"]),
     ("[public]", &["http", "https", "domain", "tls", "trusted_proxies", "proxy_protocol"]),
     ("[tunnel]", &[
         "listen", "tls", "agent_ca", "agent_cert", "plain", "resume_window", "handshake",
@@ -81,7 +86,7 @@ fn every_example_that_ships_is_valid_and_tested_here() {
         .collect();
     shipped.sort();
     let mut tested: Vec<&str> = GATEWAYS.to_vec();
-    tested.push("agent.toml");
+    tested.extend(AGENTS);
     tested.sort_unstable();
     assert_eq!(shipped, tested);
     for name in GATEWAYS {
@@ -91,15 +96,114 @@ fn every_example_that_ships_is_valid_and_tested_here() {
             "{name}"
         );
     }
-    let path = examples().join("agent.toml");
-    let agent = bridgehead_agent::config::file::read(&path, Plain::default());
-    let agent = agent.unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(agent.apps.len(), 2);
+    for name in AGENTS {
+        assert_eq!(agent(name).apps.len(), 2, "{name}");
+    }
+}
+
+const AGENTS: [&str; 2] = ["agent.toml", "agent-reference.toml"];
+
+/// Keys of the agent's file, by section.
+#[rustfmt::skip]
+const AGENT_KEYS: [(&str, &[&str]); 2] = [
+    ("", &[
+        "gateway", "token", "token_file", "agent", "tunnels", "ca", "cert", "key", "insecure_plain", "proxy",
+        "grace", "max_streams", "health", "log", "log_level", "command", "app",
+    ]),
+    ("[[app]]", &["name", "target", "weight", "host", "ca", "verify"]),
+];
+
+fn agent(name: &str) -> FileSettings {
+    file::read(&examples().join(name), Plain::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What the agent's reference says of each key, by section: value and comment. A key that cannot stand
+/// beside another one, or names a file that is read at once, is there as a comment itself.
+fn agent_reference() -> BTreeMap<&'static str, BTreeMap<String, String>> {
+    let text = read("agent-reference.toml");
+    let mut told: BTreeMap<&str, BTreeMap<String, String>> = BTreeMap::new();
+    let mut section = "";
+    for line in text.lines() {
+        if line.starts_with("[[app]]") {
+            section = "[[app]]";
+        }
+        let bare = line.strip_prefix("# ").unwrap_or(line);
+        let Some((key, rest)) = bare.split_once(" = ") else {
+            continue;
+        };
+        if key.chars().all(|c| c.is_ascii_lowercase() || c == '_') {
+            let keys = told.entry(section).or_default();
+            // The second [[app]] is there to show that there may be one.
+            keys.entry(key.to_owned()).or_insert(rest.to_owned());
+        }
+    }
+    told
+}
+
+#[test]
+fn the_agents_reference_explains_every_key_and_no_other() {
+    let told = agent_reference();
+    for (section, keys) in AGENT_KEYS {
+        let known: BTreeSet<&str> = keys.iter().copied().filter(|key| *key != "app").collect();
+        let found: BTreeSet<&str> = told[section].keys().map(String::as_str).collect();
+        assert_eq!(found, known, "{section}");
+        for (key, rest) in &told[section] {
+            assert!(rest.contains("# "), "{section} {key} has no comment");
+        }
+    }
+}
+
+#[test]
+fn the_agents_known_keys_are_exactly_these() {
+    for (section, keys) in AGENT_KEYS {
+        let text =
+            format!("{section}\nname = \"a\"\ntarget = \"1\"\nqqqqqqqqqqqqqqqqqqqqqqqqqqqq = 1\n");
+        let text = match section {
+            "" => "qqqqqqqqqqqqqqqqqqqqqqqqqqqq = 1\n",
+            _ => text.as_str(),
+        };
+        let errors = file::parse(text, "agent.toml", Path::new("/"), Plain::default());
+        let said = errors.expect_err("invalid").to_string();
+        let listed = said.split_once("known here: ");
+        let (_, listed) = listed.unwrap_or_else(|| panic!("{said}"));
+        let listed: BTreeSet<&str> = listed.split(", ").collect();
+        assert_eq!(listed, keys.iter().copied().collect(), "{section}");
+    }
+}
+
+#[test]
+fn the_agents_reference_shows_the_defaults() {
+    let shown = agent("agent-reference.toml");
+    assert_eq!(shown.tunnels, Some(options::DEFAULT_TUNNELS));
+    assert_eq!(shown.grace, Some(options::DEFAULT_GRACE));
+    assert_eq!(shown.max_streams, Some(options::DEFAULT_STREAMS));
+    assert_eq!(shown.log, Some(LogFormat::default()));
+    let most = format!("1 to {};", options::MOST_TUNNELS);
+    assert!(agent_reference()[""]["tunnels"].contains(&most));
+}
+
+#[test]
+fn every_flag_of_a_running_agent_is_a_key_of_its_file_with_a_variable_of_that_name() {
+    let command = bridgehead_agent::cli::Cli::command();
+    let run = command.find_subcommand("run").expect("the command");
+    let (_, keys) = AGENT_KEYS[0];
+    let mut seen = 0;
+    for flag in run.get_arguments() {
+        let Some(long) = flag.get_long().filter(|long| *long != "config") else {
+            continue;
+        };
+        let key = long.replace('-', "_");
+        assert!(keys.contains(&key.as_str()), "--{long}");
+        let variable = flag.get_env().expect("a variable").to_string_lossy();
+        assert_eq!(variable, format!("BH_{}", key.to_uppercase()));
+        seen += 1;
+    }
+    assert!(seen >= 14, "{seen}");
 }
 
 #[test]
 fn every_example_says_what_it_is_for() {
-    for name in GATEWAYS.into_iter().chain(["agent.toml"]) {
+    for name in GATEWAYS.into_iter().chain(AGENTS) {
         assert!(read(name).starts_with("# "), "{name} begins with a comment");
     }
 }

@@ -14,9 +14,15 @@ use bridgehead_protocol::verdict::{Code, Reason};
 const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_access_log_dropped_total", "counter", &[]),
     ("bridgehead_agent_limits_total", "counter", &["limit"]),
+    ("bridgehead_app_agents", "gauge", &["app"]),
     ("bridgehead_build_info", "gauge", &["version"]),
     ("bridgehead_bytes_total", "counter", &["app", "direction"]),
     ("bridgehead_carriers", "gauge", &["kind"]),
+    (
+        "bridgehead_certificate_expiry_seconds",
+        "gauge",
+        &["file", "listener"],
+    ),
     (
         "bridgehead_client_share_total",
         "counter",
@@ -28,6 +34,7 @@ const LIST: &[(&str, &str, &[&str])] = &[
         "counter",
         &["listener", "reason"],
     ),
+    ("bridgehead_descriptors", "gauge", &["kind"]),
     (
         "bridgehead_exchange_seconds",
         "histogram",
@@ -53,9 +60,12 @@ const LIST: &[(&str, &str, &[&str])] = &[
         "counter",
         &["app", "code", "reason"],
     ),
+    ("bridgehead_reload_success", "gauge", &[]),
+    ("bridgehead_reload_timestamp_seconds", "gauge", &[]),
     ("bridgehead_resumed_bytes_total", "counter", &[]),
     ("bridgehead_resumes_total", "counter", &["result"]),
     ("bridgehead_retries_total", "counter", &["app", "reason"]),
+    ("bridgehead_start_time_seconds", "gauge", &[]),
     ("bridgehead_starved_streams_total", "counter", &[]),
     ("bridgehead_streams", "gauge", &["state"]),
     (
@@ -95,6 +105,7 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         &["first_frame", "stall"],
     ),
     ("bridgehead_carriers", "kind", &["tcp", "tls", "ws", "wss"]),
+    ("bridgehead_descriptors", "kind", &["limit", "open"]),
     (
         "bridgehead_streams",
         "state",
@@ -185,6 +196,9 @@ fn rendered() -> String {
     guard.retried(Reason::ConnectRefused);
     guard.failed(&Failure::refused(Code::BhAppStarting, Reason::NoAgent));
     drop(guard);
+    let certificates = [("public", "gw.pem", 1_800_000_000)];
+    metrics.process().set_certificates(certificates.into_iter());
+    metrics.set_agents([("demo", 1)].into_iter());
     metrics.render().expect("consistent families")
 }
 

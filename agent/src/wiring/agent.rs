@@ -1,6 +1,7 @@
 //! What all tunnels of one agent share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bridgehead_protocol::conn::{Fate, Settings};
 use bridgehead_protocol::handshake::{Client, Introduction, Token};
@@ -16,6 +17,10 @@ use crate::session::fates::Fates;
 use crate::telemetry::Readiness;
 
 use super::orphans;
+
+/// Of the grace, what tunnels leave to the app's process if there is one, half of it at most: its turn to
+/// end comes after theirs, and one WebSocket would otherwise use up all the time that there is.
+const APP_SHARE: Duration = Duration::from_secs(5);
 
 /// One agent.
 #[derive(Debug)]
@@ -101,6 +106,19 @@ impl Agent {
 
     fn fates(&self) -> MutexGuard<'_, Fates> {
         self.fates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How long tunnels may finish what runs when the agent stops.
+    pub(super) fn tunnels_grace(&self) -> Duration {
+        self.options.grace - self.app_share()
+    }
+
+    /// How long the app's process has at least to end when it is asked to.
+    pub(super) fn app_share(&self) -> Duration {
+        match self.options.command.is_empty() {
+            true => Duration::ZERO,
+            false => APP_SHARE.min(self.options.grace / 2),
+        }
     }
 
     /// Numbers of a tunnel before the gateway has said its own.

@@ -33,7 +33,7 @@ const DIAL_LIMIT: Duration = Duration::from_secs(10);
 /// could meet a dead socket, whose reset would destroy the GOAWAY that proves it was not started.
 const GATEWAY_CLOSES: Duration = Duration::from_secs(1);
 
-/// Slack beyond the deadline of a gateway that drains a tunnel.
+/// Slack beyond the time that a retired tunnel has, in which the gateway closes it first.
 const RETIRED_SLACK: Duration = Duration::from_secs(5);
 
 /// How long the ends of streams that are cut may take to be told. The gateway answers who waits for them
@@ -87,7 +87,10 @@ pub(super) struct Slot {
     retired: Vec<Tunnel>,
     /// What lost tunnels left; cut with the slot.
     orphans: JoinSet<()>,
-    go_away_deadline: Duration,
+    /// When tunnels are cut, once the agent has been told to stop.
+    stop_by: Option<Instant>,
+    /// How long the tunnel that is retired next may finish what runs.
+    finish_within: Duration,
 }
 
 impl Slot {
@@ -106,7 +109,8 @@ impl Slot {
             tunnels: JoinSet::new(),
             retired: Vec::new(),
             orphans: JoinSet::new(),
-            go_away_deadline: Duration::ZERO,
+            stop_by: None,
+            finish_within: Duration::ZERO,
             agent,
         }
     }
@@ -114,7 +118,6 @@ impl Slot {
     /// Runs until stopped.
     pub(super) async fn run(mut self) {
         let mut work: Work = Box::pin(std::future::pending());
-        let mut stopping = false;
         self.tell(Event::Start);
         loop {
             while let Some(action) = self.session.poll_action() {
@@ -127,8 +130,8 @@ impl Slot {
             let mut stop = self.stop.clone();
             let event = tokio::select! {
                 biased;
-                () = stop.at_least(Stop::Drain), if !stopping => {
-                    stopping = true;
+                () = stop.at_least(Stop::Drain), if self.stop_by.is_none() => {
+                    self.stop_by = Some(Instant::now() + self.agent.tunnels_grace());
                     Event::Stop
                 }
                 done = &mut work => {
@@ -244,7 +247,7 @@ impl Slot {
             return;
         };
         current.standing.leave();
-        let until = Instant::now() + self.go_away_deadline + RETIRED_SLACK;
+        let until = Instant::now() + self.finish_within + RETIRED_SLACK;
         let tunnel = current.tunnel;
         self.retired.retain(|tunnel| !tunnel.is_over());
         self.retired.push(tunnel.clone());
@@ -272,8 +275,8 @@ impl Slot {
         };
         current.standing.leave();
         let tunnel = current.tunnel.clone();
-        let grace = self.agent.options.grace;
-        let until = Instant::now() + grace;
+        let until = self.until();
+        let grace = until.saturating_duration_since(Instant::now());
         Box::pin(async move {
             tunnel.drain(GoAwayReason::Draining, grace);
             let by_gateway = Instant::now() + GATEWAY_CLOSES.min(grace);
@@ -326,7 +329,7 @@ impl Slot {
                 Event::ShakeFailed
             }
             Done::GoAway(reason, deadline) => {
-                self.go_away_deadline = deadline;
+                self.finish_within = finish_within(reason, deadline, self.agent.options.grace);
                 let addr = self.current.as_ref().map(|c| c.gateway.to_string());
                 tracing::info!(addr, ?reason, "gateway takes nothing new on this tunnel");
                 Event::GoAway(reason)
@@ -359,9 +362,14 @@ impl Slot {
         }
     }
 
+    /// When tunnels are cut. Nothing but being told to stop makes a slot ask.
+    fn until(&self) -> Instant {
+        self.stop_by.unwrap_or_else(Instant::now)
+    }
+
     /// Lets retired tunnels use what is left of the grace.
     async fn end(mut self) {
-        let until = Instant::now() + self.agent.options.grace;
+        let until = self.until();
         if timeout_at(until, ended(&mut self.tunnels)).await.is_ok() {
             return;
         }
@@ -376,4 +384,29 @@ impl Slot {
 
 async fn ended(tunnels: &mut JoinSet<Orphans>) {
     while tunnels.join_next().await.is_some() {}
+}
+
+/// How long a tunnel may finish what runs, once the gateway starts nothing more on it. Whoever ends
+/// something says how long that takes: the gateway when it drains, and the agent when a newer one has
+/// taken its place, as if it had been told to stop.
+fn finish_within(reason: GoAwayReason, told: Duration, own: Duration) -> Duration {
+    match reason {
+        GoAwayReason::Replaced => own,
+        GoAwayReason::Draining
+        | GoAwayReason::Revoked
+        | GoAwayReason::IdsExhausted
+        | GoAwayReason::ProtocolError => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_drain_may_take_is_the_gateways_to_say_and_what_a_takeover_may_take_the_agents() {
+        let (told, own) = (Duration::from_secs(300), Duration::from_secs(7));
+        assert_eq!(finish_within(GoAwayReason::Draining, told, own), told);
+        assert_eq!(finish_within(GoAwayReason::Replaced, told, own), own);
+    }
 }

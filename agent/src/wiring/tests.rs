@@ -457,6 +457,47 @@ async fn the_app_is_stopped_after_the_tunnels_are_drained() {
         .expect("driver");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn an_exchange_that_does_not_end_leaves_the_app_time_to_stop() {
+    let gateway = Gateway::start().await;
+    let folder = tempfile::tempdir().expect("folder");
+    let (up, stopped) = (folder.path().join("up"), folder.path().join("stopped"));
+    let made = std::process::Command::new("mkfifo").arg(&up).status();
+    assert!(made.expect("mkfifo").success());
+    let script = format!(
+        "trap 'sleep 0.2; echo in order > {}; exit 0' TERM; echo up > {}; while :; do sleep 0.05; done",
+        stopped.display(),
+        up.display()
+    );
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    let port = listener.local_addr().expect("address").port();
+    let mut options = gateway.options().with_app(spec(port));
+    options.command = ["sh", "-c", &script].map(Into::into).to_vec();
+    // Half of it is the app's: fifteen times what this one needs.
+    options.grace = Duration::from_secs(6);
+    let agent = start(options);
+    let end = Arc::new(gateway.admit().await);
+    // Opening a pipe waits for its other end.
+    tokio::fs::read(&up).await.expect("the app is up");
+    let asking = tokio::spawn({
+        let end = Arc::clone(&end);
+        async move { end.ask("demo", b"GET / HTTP/1.1\r\n\r\n").await }
+    });
+    let mut request = [0; 18];
+    let _silent = loop {
+        let (mut app, _) = listener.accept().await.expect("accept");
+        if app.read_exact(&mut request).await.is_ok() {
+            break app;
+        }
+    };
+    agent.handle.stop_more();
+    assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
+    asking.await.expect("asked").expect_err("cut in the end");
+    let said = tokio::fs::read(&stopped).await.expect("the app stopped");
+    assert_eq!(said, b"in order\n");
+}
+
 #[tokio::test]
 async fn a_command_or_a_health_address_that_cannot_work_is_told_at_once() {
     let gateway = Gateway::start().await;

@@ -148,6 +148,8 @@ async fn metrics(State(admin): State<Admin>) -> Response {
         metrics.set_ledger(*state, count);
     }
     metrics.set_held_bytes(admin.state.held_bytes());
+    let agents = admin.state.agents();
+    metrics.set_agents(agents.iter().map(|(app, count)| (app.as_str(), *count)));
     match metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response(),
         Err(error) => {

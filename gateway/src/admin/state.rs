@@ -37,6 +37,9 @@ pub trait AdminState: Send + Sync + 'static {
         self.tunnels().into_iter().find(|tunnel| tunnel.id == id)
     }
 
+    /// How many agents take requests of each app with a route, by name.
+    fn agents(&self) -> Vec<(String, usize)>;
+
     /// Streams of all tunnels by state.
     fn streams(&self) -> StreamCounts;
 

@@ -55,6 +55,10 @@ impl AdminState for Gateway {
         (request == REMEMBERED).then(|| ledger::said(&Outcome::NOTHING, Clock::start()))
     }
 
+    fn agents(&self) -> Vec<(String, usize)> {
+        vec![("demo".into(), 3)]
+    }
+
     fn ledger(&self) -> Counts {
         Counts([1, 2, 3, 4])
     }
@@ -302,6 +306,7 @@ async fn metrics_come_in_the_text_format_and_count_this_connection() {
     for line in [
         "bridgehead_connections{kind=\"admin\"} 1\n",
         "bridgehead_ledger_entries{state=\"unknown\"} 4\n",
+        "bridgehead_app_agents{app=\"demo\"} 3\n",
     ] {
         assert!(body.contains(line), "{body}");
     }

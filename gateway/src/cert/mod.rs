@@ -6,6 +6,7 @@
 //! host is then judged by `request::normalize`, which answers 421).
 
 pub mod agents;
+mod validity;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use rustls::server::{ClientHello, NoClientAuth, ParsedCertificate, ResolvesServe
 use rustls::sign::CertifiedKey;
 
 use crate::config::CertificateFiles;
+
+pub use validity::Validity;
 
 /// Why certificates could not be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -109,6 +112,25 @@ impl CertStore {
     /// New handshakes use these; connections that stand are not touched.
     pub fn replace(&self, prepared: Prepared) {
         self.pairs.store(Arc::new(prepared.pairs));
+    }
+
+    /// From when to when each pair is good, in the order of the files; nothing where the certificate
+    /// does not say it in a way that is understood.
+    #[must_use]
+    pub fn validities(&self) -> Vec<Option<Validity>> {
+        let pairs = self.pairs.load();
+        let own = |pair: &Arc<CertifiedKey>| Validity::of(pair.cert.first()?);
+        pairs.iter().map(own).collect()
+    }
+
+    /// True if one of them is made for this name or address; brackets of an IPv6 address are as in a URL.
+    #[must_use]
+    pub fn covers(&self, name: &str) -> bool {
+        let bare = name.trim_start_matches('[').trim_end_matches(']');
+        let Ok(name) = ServerName::try_from(bare) else {
+            return false;
+        };
+        self.pairs.load().iter().any(|pair| covers(pair, &name))
     }
 
     /// TLS terms of a listener that uses this store and offers `protocols` (ALPN), preferred first.

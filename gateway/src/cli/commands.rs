@@ -9,6 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bridgehead_agent::app::Target;
 use bridgehead_protocol::handshake::Token;
+use bridgehead_protocol::io::descriptors;
 use bridgehead_protocol::verdict::Code;
 use clap_complete::Shell;
 use rand::TryRngCore as _;
@@ -17,8 +18,12 @@ use zeroize::Zeroizing;
 
 use super::{DevArgs, DevRun, Mistake, Said, command};
 use crate::answer::{codes_json, codes_text};
+use crate::cert::CertStore;
 use crate::clock::rfc3339;
-use crate::config::{AgentKey, AppKind, Config, DevOptions, nearest_word, summary};
+use crate::config::{
+    AgentKey, AppKind, CertificateFiles, Config, DevOptions, nearest_word, summary,
+};
+use crate::outlook::{self, Stores, tunnel_certificates};
 use crate::telemetry::Format;
 
 /// Subject of the token that `dev` makes.
@@ -42,14 +47,37 @@ pub(super) fn load(file: &Path) -> Result<Config, Mistake> {
 
 pub(super) fn check(file: &Path) -> Result<Said, Mistake> {
     let config = load(file)?;
+    let now = now_seconds();
+    let ahead = look_ahead(&config, now)?;
     Ok(Said {
         text: format!(
             "{} is valid\n{}",
             file.display(),
-            summary(&config, now_seconds())
+            summary(&config, now, ahead)
         ),
         hints: String::new(),
     })
+}
+
+/// What `serve` would say of it. The limit of open files is that of whoever checks.
+fn look_ahead(config: &Config, now: u64) -> Result<Vec<String>, Mistake> {
+    let load = |files: &[CertificateFiles]| {
+        CertStore::load(files).map_err(|error| Mistake::usage(error.to_string()))
+    };
+    let public = match config.public.https.is_empty() {
+        true => None,
+        false => Some(load(&config.public.tls)?),
+    };
+    let tunnel = match config.tunnel.plain {
+        true => None,
+        false => Some(load(tunnel_certificates(config))?),
+    };
+    let stores = Stores {
+        public: public.as_ref(),
+        tunnel: tunnel.as_ref(),
+    };
+    let now = i64::try_from(now).unwrap_or(i64::MAX);
+    Ok(outlook::warnings(config, stores, now, descriptors::most()))
 }
 
 pub(super) fn dev(args: DevArgs) -> Result<DevRun, Mistake> {

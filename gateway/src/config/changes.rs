@@ -48,10 +48,17 @@ impl Changes {
             workers: _,
             memory: _,
             grace: _,
+            drain_delay: _,
             hosts: _,
         } = wanted.gateway;
         let (old, new) = (&running.gateway, &wanted.gateway);
-        differing!(live, "[gateway]", old, new, [memory, grace, hosts]);
+        differing!(
+            live,
+            "[gateway]",
+            old,
+            new,
+            [memory, grace, drain_delay, hosts]
+        );
         differing!(later, "[gateway]", old, new, [node, workers]);
         let PublicSettings {
             http: _,
@@ -188,6 +195,7 @@ impl Config {
         let mut next = self.clone();
         next.gateway.memory = wanted.gateway.memory;
         next.gateway.grace = wanted.gateway.grace;
+        next.gateway.drain_delay = wanted.gateway.drain_delay;
         next.gateway.hosts.clone_from(&wanted.gateway.hosts);
         next.public.domain.clone_from(&wanted.public.domain);
         let trusted = &wanted.public.trusted_proxies;
@@ -281,11 +289,12 @@ mod tests {
     fn bounds_of_connections_memory_and_tunnels_are_in_effect_after_a_reload() {
         let new = concat!(
             "handshake = \"7s\"\nresume_window = \"0s\"\ntunnels_per_agent = 7\n[limits]\nh2_ping = \"7s\"\n",
-            "[gateway]\nmemory = \"1GiB\"\ngrace = \"1s\"\n"
+            "[gateway]\nmemory = \"1GiB\"\ngrace = \"1s\"\ndrain_delay = \"1s\"\n"
         );
         let changed = [
             "[gateway].memory",
             "[gateway].grace",
+            "[gateway].drain_delay",
             "[tunnel].resume_window",
             "[tunnel].handshake",
             "[tunnel].tunnels_per_agent",

@@ -43,6 +43,7 @@ impl Default for GatewaySettings {
             workers: 0,
             memory: MemoryBudget::Percent(Percent::THREE_QUARTERS),
             grace: Duration::from_secs(30),
+            drain_delay: Duration::ZERO,
             hosts: Vec::new(),
         }
     }

@@ -139,6 +139,9 @@ fn gateway(section: &Section<'_>) -> GatewaySettings {
         grace: section
             .read("grace", Value::duration)
             .unwrap_or(default.grace),
+        drain_delay: section
+            .read("drain_delay", Value::duration)
+            .unwrap_or(default.drain_delay),
         hosts: section.list("hosts", host).unwrap_or_default(),
     }
 }

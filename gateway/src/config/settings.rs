@@ -50,6 +50,8 @@ pub struct GatewaySettings {
     pub memory: MemoryBudget,
     /// How long a drain waits for running exchanges.
     pub grace: Duration,
+    /// How long clients are still accepted before a drain, while the gateway says that it is not ready.
+    pub drain_delay: Duration,
     /// Hosts that are the gateway itself: tunnel over WebSocket, outcomes, code table.
     pub hosts: Vec<Host>,
 }

@@ -8,9 +8,10 @@ use std::net::SocketAddr;
 use super::settings::{AppEntry, AppKind, Config};
 use bridgehead_protocol::config::show_duration;
 
-/// Lines for a person; `now` is the second of the epoch, for keys that are over.
+/// Lines for a person; `now` is the second of the epoch, for keys that are over. `ahead`: further
+/// warnings, of what stands in other files.
 #[must_use]
-pub fn summary(config: &Config, now: u64) -> String {
+pub fn summary(config: &Config, now: u64, ahead: Vec<String>) -> String {
     let mut text = String::new();
     let mut line = |name: &str, rest: String| {
         // Writing to a String cannot fail.
@@ -77,7 +78,7 @@ pub fn summary(config: &Config, now: u64) -> String {
     for app in &config.apps {
         line("app", app_line(config, app));
     }
-    for warning in warnings(config, now) {
+    for warning in warnings(config, now).into_iter().chain(ahead) {
         line("warning", warning);
     }
     text

@@ -452,6 +452,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
                 },
                 handshake: Duration::from_secs(10),
                 per_agent: 1000,
+                grace: config.gateway.grace,
             }),
             clock,
             chance,

@@ -249,6 +249,16 @@ labels! {
 }
 
 labels! {
+    /// Which number of open files is told.
+    DescriptorKind {
+        /// Open when metrics are asked for.
+        Open = "open",
+        /// How many there may be.
+        Limit = "limit",
+    }
+}
+
+labels! {
     /// What memory is counted.
     MemoryKind {
         /// Resident set of the process, read when metrics are asked for.

@@ -1,4 +1,4 @@
-//! How much memory the process holds and may hold, from the kernel's own account.
+//! How much memory the process holds and may hold, and how many files, from the kernel's own account.
 //!
 //! Reads small files of `/proc` and the cgroup's; decides nothing about budgets.
 
@@ -8,6 +8,14 @@ use std::path::{Path, PathBuf};
 #[must_use]
 pub fn resident() -> Option<u64> {
     parse(&std::fs::read_to_string("/proc/self/status").ok()?)
+}
+
+/// Open files of this process; `None` where the kernel does not say.
+#[must_use]
+pub fn open_files() -> Option<u64> {
+    // The folder is open itself while it is read.
+    let all = std::fs::read_dir("/proc/self/fd").ok()?.count();
+    u64::try_from(all.saturating_sub(1)).ok()
 }
 
 /// The `VmRSS` line of `/proc/PID/status`, which is always in kibibytes.
@@ -97,6 +105,16 @@ mod tests {
         assert_eq!(group_of("0::/\n"), Some(""));
         assert_eq!(group_of("0::/../../outside\n"), None);
         assert_eq!(group_of("1:cpu:/x\n"), None);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn open_files_are_counted() {
+        let files: Vec<_> = (0..100)
+            .map(|_| std::fs::File::open("/proc/self/stat"))
+            .collect();
+        assert!(open_files().expect("linux says") >= 100);
+        drop(files);
     }
 
     #[test]

@@ -22,10 +22,12 @@ use super::memory;
 
 mod app;
 mod listener;
+mod process;
 
 pub use self::app::AppMetrics;
 use self::app::PerApp;
 pub use self::listener::ListenerMetrics;
+pub use self::process::ProcessMetrics;
 
 /// Apps that get series of their own. Names can come from agents (inside their pattern), so a
 /// hostile agent must not be able to make more.
@@ -67,6 +69,8 @@ type KnownApps = BTreeMap<Box<str>, (Named, Arc<AppMetrics>)>;
 pub struct Metrics {
     registry: Registry,
     per_app: PerApp,
+    process: ProcessMetrics,
+    agents: IntGaugeVec,
     apps: Mutex<KnownApps>,
     tunnels: Vec<IntGauge>,
     carriers: Vec<IntGauge>,
@@ -91,6 +95,12 @@ impl Metrics {
     pub fn new() -> Arc<Self> {
         let families = Families(Registry::new());
         let per_app = PerApp::register(&families);
+        let process = ProcessMetrics::register(&families);
+        let agents = families.gauges(
+            "app_agents",
+            "Agents that take requests of the app",
+            &["app"],
+        );
         let build = families.gauges(
             "build_info",
             "Always 1; the labels say what runs",
@@ -152,6 +162,8 @@ impl Metrics {
         Arc::new(Self {
             registry: families.0,
             per_app,
+            process,
+            agents,
             apps: Mutex::default(),
             tunnels: each(TunnelState::ALL, |s| {
                 tunnels.with_label_values(&[s.as_str()])
@@ -227,6 +239,23 @@ impl Metrics {
         let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, gone)) = apps.remove(name) {
             gone.forget();
+        }
+    }
+
+    /// What is told of the process itself.
+    #[must_use]
+    pub fn process(&self) -> &ProcessMetrics {
+        &self.process
+    }
+
+    /// Set how many agents take requests of each app; read at a scrape. An app that is not named is
+    /// forgotten.
+    pub fn set_agents<'a>(&self, now: impl Iterator<Item = (&'a str, usize)>) {
+        self.agents.reset();
+        for (place, (app, count)) in now.enumerate() {
+            let label = if place < MAX_APPS { app } else { OTHER };
+            let gauge = self.agents.with_label_values(&[label]);
+            gauge.add(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }
 
@@ -317,6 +346,7 @@ impl Metrics {
     /// # Errors
     /// Only if the encoder finds a family inconsistent, which would be a fault of this file.
     pub fn render(&self) -> Result<String, prometheus::Error> {
+        self.process.look();
         if let Some(bytes) = memory::resident() {
             self.memory[MemoryKind::Resident as usize].set(clamp(bytes));
         }
@@ -486,6 +516,35 @@ mod tests {
         next.bytes(Direction::In, 1);
         let line = r#"bridgehead_bytes_total{app="next",direction="in"}"#;
         assert_eq!(value(&metrics, line).as_deref(), Some("1"));
+    }
+
+    #[test]
+    fn an_app_that_is_gone_has_no_agents_any_more_and_those_beyond_the_bound_share_a_name() {
+        let metrics = Metrics::new();
+        metrics.set_agents([("old", 1)].into_iter());
+        let names: Vec<String> = (0..MAX_APPS + 2).map(|n| format!("shop-{n}")).collect();
+        metrics.set_agents(names.iter().map(|name| (name.as_str(), 2)));
+        let line = |app: &str| format!("bridgehead_app_agents{{app=\"{app}\"}}");
+        assert_eq!(value(&metrics, &line("old")), None);
+        assert_eq!(value(&metrics, &line("shop-0")).as_deref(), Some("2"));
+        assert_eq!(value(&metrics, &line("_other")).as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn a_reload_that_failed_leaves_the_time_of_the_last_that_did_not() {
+        let metrics = Metrics::new();
+        let at = |seconds| std::time::UNIX_EPOCH + Duration::from_secs(seconds);
+        let process = metrics.process();
+        process.started(at(100));
+        process.reload_succeeded(at(200));
+        process.reload_failed();
+        for (name, told) in [
+            ("bridgehead_start_time_seconds", "100"),
+            ("bridgehead_reload_timestamp_seconds", "200"),
+            ("bridgehead_reload_success", "0"),
+        ] {
+            assert_eq!(value(&metrics, name).as_deref(), Some(told), "{name}");
+        }
     }
 
     #[test]

@@ -47,8 +47,6 @@ use crate::telemetry::metrics::Metrics;
 /// How often kept connections are looked at, a fraction of their shortest idle time, and whether the
 /// token is still valid: one that expires is cut as fast as one that is revoked.
 const REAP_EVERY: Duration = Duration::from_millis(500);
-/// Time an agent has for finishing after it was replaced or the gateway began to drain.
-const FINISH_WITHIN: Duration = Duration::from_secs(30);
 
 /// Told how streams of lost tunnels ended, as their agent says. The identity is proven; that the
 /// tunnels were this identity's is for the listener to check.
@@ -60,7 +58,7 @@ pub struct Enroll {
     pub tunnels: Arc<Tunnels>,
     /// Valid tokens now.
     pub tokens: Arc<ArcSwap<Tokens>>,
-    /// What a tunnel that begins now gets.
+    /// What a tunnel that begins now gets, and one that must end.
     pub terms: ArcSwap<TunnelTerms>,
     /// True if an agent must show a certificate; TLS asks for it, a WebSocket's request is refused.
     pub certificates: AtomicBool,
@@ -80,7 +78,7 @@ pub struct Enroll {
     pub on_report: OnReport,
 }
 
-/// What a tunnel begins with, and keeps.
+/// What a tunnel begins with, and keeps; but for `grace`, which is read when the tunnel must end.
 #[derive(Clone, Debug)]
 pub struct TunnelTerms {
     /// What the gateway says of itself.
@@ -93,6 +91,9 @@ pub struct TunnelTerms {
     pub handshake: Duration,
     /// Tunnels that one token subject may have.
     pub per_agent: usize,
+    /// How long what runs may go on after GOAWAY: as long as the gateway itself waits in a drain, or
+    /// the agent would close the tunnel under clients that are still served.
+    pub grace: Duration,
 }
 
 /// A connection whose agent has not said who it is.
@@ -336,7 +337,7 @@ impl Enroll {
                 tunnel = &*old.id,
                 "replaced by a newer instance"
             );
-            old.tunnel.drain(GoAwayReason::Replaced, FINISH_WITHIN);
+            self.send_away(&old, GoAwayReason::Replaced);
         }
         self.check_key(&live);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, "tunnel up");
@@ -385,7 +386,7 @@ impl Enroll {
                 biased;
                 () = shutdown.draining(), if !told => {
                     told = true;
-                    live.tunnel.drain(GoAwayReason::Draining, FINISH_WITHIN);
+                    self.send_away(live, GoAwayReason::Draining);
                 }
                 () = end.forced(), if !closed => {
                     closed = true;
@@ -433,6 +434,11 @@ impl Enroll {
                 }
             }
         }
+    }
+
+    /// Nothing new begins at its agent; what runs has the grace of this moment.
+    fn send_away(&self, live: &LiveTunnel, reason: GoAwayReason) {
+        live.tunnel.drain(reason, self.terms.load().grace);
     }
 
     fn resumed(&self, live: &LiveTunnel, resent: u64) {
@@ -488,7 +494,7 @@ impl Enroll {
                 reason = %many,
                 "agent brings more apps than it may"
             );
-            live.finish(GoAwayReason::ProtocolError, FINISH_WITHIN);
+            live.finish(GoAwayReason::ProtocolError, self.terms.load().grace);
         }
     }
 }

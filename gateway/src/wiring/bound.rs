@@ -9,7 +9,8 @@ use super::WiringError;
 use crate::accept::{http, listener};
 use crate::cert::CertStore;
 use crate::cert::agents::{AgentIssuers, PublicTerms, tunnel_terms};
-use crate::config::{AppName, CertificateFiles, Config};
+use crate::config::{AppName, Config};
+use crate::outlook::{Stores, tunnel_certificates};
 
 /// What a listener serves.
 #[derive(Clone)]
@@ -47,6 +48,16 @@ pub(super) struct Certs {
     pub(super) issuers: Arc<AgentIssuers>,
     /// Terms of the public listeners, which depend on the gateway's own hosts.
     pub(super) terms: Option<Arc<PublicTerms>>,
+}
+
+impl Certs {
+    /// For a look at them.
+    pub(super) fn stores(&self) -> Stores<'_> {
+        Stores {
+            public: self.public.as_deref(),
+            tunnel: self.tunnel.as_deref(),
+        }
+    }
 }
 
 impl Bound {
@@ -128,15 +139,6 @@ impl Bound {
             admin,
             certs,
         })
-    }
-}
-
-/// The tunnel's own certificates, or those of the public side.
-pub(super) fn tunnel_certificates(config: &Config) -> &[CertificateFiles] {
-    if config.tunnel.tls.is_empty() {
-        &config.public.tls
-    } else {
-        &config.tunnel.tls
     }
 }
 

@@ -154,10 +154,13 @@ impl Gateway {
             Arc::clone(&admin_access),
             config.clone(),
         ));
+        let since = SystemTime::now();
+        shared.sinks.metrics().process().started(since);
+        reloader.look_ahead();
         let state = State {
             shared: Arc::clone(&shared),
             shutdown: Arc::clone(&public),
-            since: SystemTime::now(),
+            since,
             workers: count,
             public: addresses
                 .public
@@ -200,27 +203,26 @@ impl Gateway {
         self.public.signal()
     }
 
-    /// Serves until the first request to end, then drains: agents are told to dial elsewhere,
-    /// clients are served to the end of their connections through the old tunnels, then the tunnels
-    /// close. The grace, or a second request, cuts that short: what runs is given up, its clients are
-    /// told, and what they do not take in time, or by one more request, is dropped.
+    /// Serves until the first request to end, and a little longer if whoever sends it clients has to
+    /// notice first; then drains: agents are told to dial elsewhere, clients are served to the end of
+    /// their connections through the old tunnels, then the tunnels close. The grace, or a second
+    /// request, cuts that short: what runs is given up, its clients are told, and what they do not take
+    /// in time, or by one more request, is dropped.
     pub(super) async fn run(self, mut end: Signals) -> Result<(), WiringError> {
-        let mut drained = self.public.signal();
+        let mut left = self.public.signal();
         tokio::select! {
             biased;
             () = end.next() => {}
-            () = drained.draining() => {}
+            () = left.leaving() => {}
         }
-        let grace = self.reloader.grace();
-        tracing::info!(seconds = grace.as_secs_f64(), "draining");
-        self.public.drain();
-        self.tunnels.drain();
+        self.public.leave();
         tokio::select! {
             biased;
             () = end.next() => tracing::warn!("forced to end"),
-            () = self.workers.public_idle() => {}
-            () = tokio::time::sleep(grace) => tracing::warn!("the grace is over"),
+            () = self.drain() => {}
         }
+        // Nobody is let in by a gateway that was forced before its drain began.
+        self.public.drain();
         self.shared.end();
         tokio::select! {
             biased;
@@ -228,6 +230,30 @@ impl Gateway {
             () = self.workers.public_idle() => {}
             () = tokio::time::sleep(TELL_WITHIN) => {}
         }
+        self.end().await
+    }
+
+    /// From the moment in which it is no longer ready until nobody is served, or for as long as that
+    /// may take.
+    async fn drain(&self) {
+        let delay = self.reloader.drain_delay();
+        if !delay.is_zero() {
+            tracing::info!(seconds = delay.as_secs_f64(), "not ready, still accepting");
+            tokio::time::sleep(delay).await;
+        }
+        let grace = self.reloader.grace();
+        tracing::info!(seconds = grace.as_secs_f64(), "draining");
+        self.public.drain();
+        self.tunnels.drain();
+        tokio::select! {
+            biased;
+            () = self.workers.public_idle() => {}
+            () = tokio::time::sleep(grace) => tracing::warn!("the grace is over"),
+        }
+    }
+
+    /// Cuts what is left.
+    async fn end(self) -> Result<(), WiringError> {
         self.public.force();
         self.tunnels.force();
         self.workers.join().await;

@@ -102,7 +102,7 @@ pub(super) fn bounds(config: &Config) -> Bounds {
     }
 }
 
-/// What a tunnel begins with.
+/// What a tunnel begins with, and how long it may take to end.
 pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
     let settings = conn::Settings {
         dead_after: DEAD_AFTER,
@@ -130,6 +130,7 @@ pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
         },
         handshake: config.tunnel.handshake,
         per_agent: config.tunnel.tunnels_per_agent,
+        grace: config.gateway.grace,
     }
 }
 

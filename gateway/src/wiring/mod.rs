@@ -19,9 +19,15 @@ mod workers;
 
 use std::net::SocketAddr;
 
+use bridgehead_protocol::io::descriptors;
+
 use crate::cert::CertError;
 use crate::cli::{DevRun, ServeRun, Work};
 use crate::telemetry::log::LogError;
+
+/// Descriptors asked for: as many as systems let one process have. Each connection and each tunnel takes one,
+/// and how many there may be is the configuration's; 1024, as many systems start with, is a tenth of its default.
+const DESCRIPTORS: u64 = 1 << 20;
 
 /// What keeps a gateway from starting or ends it.
 #[derive(Debug, thiserror::Error)]
@@ -79,6 +85,7 @@ pub fn run(work: Work) -> Result<(), WiringError> {
 
 fn run_serve(run: ServeRun) -> Result<(), WiringError> {
     crate::telemetry::log::start(run.log.format, &run.log.level)?;
+    descriptors::raise(DESCRIPTORS);
     let (format, file) = (run.log.format, run.file);
     let bound = bound::Bound::bind(run.config)?;
     main_runtime()?.block_on(async move {
@@ -93,6 +100,7 @@ fn run_serve(run: ServeRun) -> Result<(), WiringError> {
 
 fn run_dev(run: DevRun) -> Result<(), WiringError> {
     crate::telemetry::log::start(run.log.format, &run.log.level)?;
+    descriptors::raise(DESCRIPTORS);
     main_runtime()?.block_on(dev::run(run))
 }
 

@@ -4,17 +4,19 @@
 //! token are put in place, each as one swap. An exchange that runs keeps the route it began with.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use bridgehead_protocol::io::descriptors;
 
-use super::bound::{Certs, own_hosts, tunnel_certificates};
+use super::bound::{Certs, own_hosts};
 use super::knobs::Knobs;
 use super::names::Names;
 use crate::admin::{Access, Reloaded};
 use crate::cert::{CertError, CertStore, Prepared};
 use crate::config::{CertificateFiles, Changes, Config};
+use crate::outlook::{self, tunnel_certificates};
 use crate::request::Shared;
 
 /// What a reload reads, and what it puts in place.
@@ -55,11 +57,37 @@ impl Reloader {
 
     /// How long a drain that begins now waits.
     pub(super) fn grace(&self) -> Duration {
-        let running = self.running.lock();
-        running
-            .unwrap_or_else(PoisonError::into_inner)
-            .gateway
-            .grace
+        self.running().gateway.grace
+    }
+
+    /// How long clients are still accepted before a drain that begins now.
+    pub(super) fn drain_delay(&self) -> Duration {
+        self.running().gateway.drain_delay
+    }
+
+    fn running(&self) -> MutexGuard<'_, Config> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the running configuration will run into, in the log and by metrics.
+    pub(super) fn look_ahead(&self) {
+        let running = self.running();
+        let stores = self.certs.stores();
+        let metrics = self.shared.sinks.metrics();
+        let certificates = outlook::certificates(&running, stores);
+        metrics
+            .process()
+            .set_certificates(certificates.iter().filter_map(|certificate| {
+                let until = certificate.validity?.until;
+                Some((certificate.listener, certificate.file.as_str(), until))
+            }));
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| {
+            i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+        });
+        for error in outlook::warnings(&running, stores, now, descriptors::limit()) {
+            tracing::warn!(error, "the configuration needs a look");
+        }
     }
 
     /// Reads the file again and puts it in place, or says all that is wrong with it. Reads files.
@@ -69,8 +97,12 @@ impl Reloader {
             Ok(reloaded) => {
                 let (changed, needs_restart) = (&reloaded.changed, &reloaded.needs_restart);
                 tracing::info!(?changed, ?needs_restart, "configuration reloaded");
+                let metrics = self.shared.sinks.metrics();
+                metrics.process().reload_succeeded(SystemTime::now());
+                self.look_ahead();
             }
             Err(errors) => {
+                self.shared.sinks.metrics().process().reload_failed();
                 for error in errors {
                     tracing::error!(error, "configuration not reloaded");
                 }
@@ -84,7 +116,7 @@ impl Reloader {
             return Err(vec!["this gateway was started without a file".to_owned()]);
         };
         // Held to the end: two reloads at once must not mix.
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running();
         let wanted = Config::load(file).map_err(|errors| {
             let lines = errors.as_slice().iter();
             lines.map(ToString::to_string).collect::<Vec<_>>()

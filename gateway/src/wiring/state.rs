@@ -1,5 +1,6 @@
 //! What admin sees: the registry, the routes and the counters as plain values.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -35,8 +36,9 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Whoever sends clients here should stop.
     fn draining(&self) -> bool {
-        self.shared.shutdown.is_draining()
+        self.shared.shutdown.is_leaving()
     }
 
     fn app_info(&self, route: &AppRoute, registry: &Registry<LiveTunnel>) -> AppInfo {
@@ -184,6 +186,24 @@ impl AdminState for State {
         registry.tunnels().map(|(_, live)| info(live)).collect()
     }
 
+    fn agents(&self) -> Vec<(String, usize)> {
+        let registry = self.shared.tunnels.snapshot();
+        let routes = self.shared.routes.load();
+        let of = |route: &Arc<AppRoute>| {
+            let offers = registry.offers(route.name.as_str()).iter();
+            let taking = offers.filter(|offer| offer.tunnel.is_accepting());
+            // Several tunnels of one start are one agent.
+            let starts =
+                taking.map(|offer| (&offer.tunnel.identity.subject, offer.tunnel.instance));
+            let starts: BTreeSet<_> = starts.collect();
+            (route.name.as_str().to_owned(), starts.len())
+        };
+        // Names that agents brought come last: what is beyond the bound of series shares one.
+        let mut all: Vec<&Arc<AppRoute>> = routes.apps().collect();
+        all.sort_by_key(|route| !route.configured);
+        all.into_iter().map(of).collect()
+    }
+
     fn streams(&self) -> StreamCounts {
         let mut all = StreamCounts::default();
         for (_, live) in self.shared.tunnels.snapshot().tunnels() {
@@ -218,6 +238,6 @@ impl AdminState for State {
     }
 
     fn drain(&self) {
-        self.shutdown.drain();
+        self.shutdown.leave();
     }
 }

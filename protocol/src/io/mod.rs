@@ -4,6 +4,7 @@ mod app_stream;
 mod asleep;
 pub mod carrier;
 pub mod clock;
+pub mod descriptors;
 mod driver;
 pub mod shake;
 mod shared;

@@ -43,7 +43,7 @@ pub(super) fn run(data: &[u8]) -> u64 {
     let text = String::from_utf8_lossy(data);
     let outcome = match Config::from_toml(&text, "gateway.toml", Path::new("/nowhere")) {
         Ok(config) => {
-            let summary = config::summary(&config, 0);
+            let summary = config::summary(&config, 0, Vec::new());
             assert!(!summary.is_empty(), "a valid configuration has a summary");
             signature(&[1, size(config.apps.len()), size(config.agents.len())])
         }

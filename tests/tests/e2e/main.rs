@@ -16,6 +16,7 @@ mod ledger;
 mod live;
 mod memory;
 mod observe;
+mod operate;
 mod refusals;
 mod reload;
 mod reports;

@@ -31,11 +31,8 @@ fn gated(
 async fn join_as(world: &World, id: &str, app: &App) -> Process {
     let mut command = world.agent_command("a1");
     command.args(["--agent", id, "--app", &format!("demo={}", app.target())]);
-    let process = Process::start(&format!("bh-agent {id}"), command);
-    process.line("that its tunnel is up", |line| {
-        line.contains("tunnel is up")
-    });
-    process
+    // Not by the agent's word: it is welcomed a moment before the gateway sends it anything.
+    world.run_agent(id, command).await.process
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -13,6 +13,7 @@
 
 mod app;
 mod client;
+mod drain;
 mod explore;
 mod fault;
 mod frames;

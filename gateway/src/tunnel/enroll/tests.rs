@@ -22,6 +22,7 @@ use crate::tunnel::offered::TooManyApps;
 const WINDOW: Duration = Duration::from_secs(20);
 /// Apps named `shop-…` that one tunnel may bring here.
 const MOST_SHOPS: usize = 3;
+const GRACE: Duration = Duration::from_secs(300);
 
 struct Door {
     enroll: Arc<Enroll>,
@@ -82,6 +83,7 @@ fn door() -> Door {
             },
             handshake: Duration::from_secs(10),
             per_agent: 1000,
+            grace: GRACE,
         }),
         clock: Clock::start(),
         chance: Arc::new(Chance::planted(1)),
@@ -418,4 +420,38 @@ async fn a_replaced_instance_may_go_on_with_what_drains_and_opens_nothing() {
         .unwrap();
     assert!(!old.is_accepting());
     drop(newer);
+}
+
+/// The GOAWAY that an agent hears: why, and how long what runs may go on.
+async fn sent_away(tunnel: &Tunnel) -> (GoAwayReason, Duration) {
+    loop {
+        if let Notice::GoAway { reason, deadline } = tunnel.notice().await.unwrap() {
+            return (reason, deadline);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_is_told_the_grace_of_the_moment_in_which_the_drain_begins() {
+    let door = door();
+    let (tunnel, ..) = door.tunnel().await;
+    let mut terms = TunnelTerms::clone(&door.enroll.terms.load());
+    terms.grace = GRACE * 2;
+    door.enroll.terms.store(Arc::new(terms));
+    door.shutdown.drain();
+    let told = sent_away(&tunnel).await;
+    assert_eq!(told, (GoAwayReason::Draining, GRACE * 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_is_replaced_is_told_the_grace_too() {
+    let door = door();
+    let (tunnel, ..) = door.tunnel().await;
+    let newer = Says {
+        instance: 6,
+        ..says(None)
+    };
+    let _newer = door.knock(newer).await.unwrap();
+    let told = sent_away(&tunnel).await;
+    assert_eq!(told, (GoAwayReason::Replaced, GRACE));
 }
