@@ -3,7 +3,7 @@
 //! | File | Holds |
 //! |---|---|
 //! | [`options`] | the checked result |
-//! | [`file`] | the keys of the TOML file |
+//! | [`mod@file`] | the keys of the TOML file |
 //! | `values` | what a text means, wherever it stood |
 //! | [`parse`] | flags over file, into the checked result |
 //! | [`secret`] | where the token comes from |

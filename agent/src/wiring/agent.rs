@@ -52,7 +52,7 @@ impl Agent {
             apps: Arc::new(AppTable::build(&options.apps, start)?.within(outside.apps.clone())),
             outside,
             readiness,
-            clock: Clock::start(),
+            clock: Clock::counting_sleep(),
             instance: instance(options.seed),
             fates: Mutex::default(),
             late_answers: Arc::new(Semaphore::new(orphans::MOST)),

@@ -254,7 +254,7 @@ impl Slot {
         let pace = self.agent.outside.pace.clone();
         self.tunnels.spawn(pace.keep(async move {
             if timeout_at(until, tunnel.closed()).await.is_err() {
-                tunnel.close();
+                tunnel.close_after_ends(LAST_WORDS);
             }
             Orphans::default()
         }));

@@ -247,4 +247,19 @@ mod tests {
         let late = loads.begin();
         assert_eq!(late.poll_given_up(&mut cx), Poll::Ready(GivenUp::Ending));
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_woken_when_the_gateway_ends() {
+        let loads = Arc::new(Loads::default());
+        let load = loads.begin();
+        let waiting =
+            tokio::spawn(async move { std::future::poll_fn(|cx| load.poll_given_up(cx)).await });
+        tokio::task::yield_now().await;
+        loads.end();
+        let woken = tokio::time::timeout(std::time::Duration::from_secs(1), waiting).await;
+        assert_eq!(
+            woken.expect("it is woken").expect("no panic"),
+            GivenUp::Ending
+        );
+    }
 }

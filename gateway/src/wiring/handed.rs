@@ -105,4 +105,10 @@ impl Handed {
         self.public.drain();
         self.tunnels.drain();
     }
+
+    /// The grace is over: what still runs is given up and told. Connections are cut by whoever has them.
+    pub fn end(&self) {
+        self.drain();
+        self.shared.end();
+    }
 }

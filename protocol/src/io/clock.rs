@@ -1,8 +1,9 @@
 //! The one clock of a process: turns tokio's time into [`Moment`]s and back.
 //!
-//! Moments count the time in which the machine slept, tokio's time does not. So what became due
-//! meanwhile is due at once by its moment, although its timer has not fired yet; and a loop that slept
-//! sees by the next moment that it is late.
+//! An agent's moments count the time in which its machine slept, tokio's time does not. So what became
+//! due meanwhile is due at once by its moment, although its timer has not fired yet; and a loop that slept
+//! sees by the next moment that it is late. Only an agent needs that, because it alone writes to apps; it
+//! costs two more looks at clocks (64 ns beside 28 were measured) for each moment.
 
 use std::time::Duration;
 
@@ -24,9 +25,15 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// A clock whose beginning is now.
+    /// A clock whose beginning is now. It stands still while the machine sleeps.
     #[must_use]
     pub fn start() -> Self {
+        Self::counting(|| Duration::ZERO)
+    }
+
+    /// The same, and goes on while the machine sleeps, where the system tells (Linux).
+    #[must_use]
+    pub fn counting_sleep() -> Self {
         Self::counting(asleep::so_far)
     }
 

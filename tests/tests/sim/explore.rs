@@ -253,6 +253,7 @@ const fn blame(fault: Fault) -> Blame {
         | Fault::SecondAgent
         | Fault::Takeover
         | Fault::GatewayDrain
+        | Fault::GatewayEnds
         | Fault::AgentDrain => Blame::AgentAlive,
         Fault::CarrierFin | Fault::CarrierRst | Fault::CutBriefly => Blame::Resumed,
         Fault::CutForGood | Fault::AgentKill | Fault::GatewayKill | Fault::TokenRevoked => {

@@ -26,6 +26,7 @@ pub(crate) enum Order {
     /// A newer start of the same agent arrives.
     Takeover,
     DrainGateway,
+    EndGateway,
     DrainAgent,
     Revoke,
 }
@@ -100,6 +101,8 @@ faults! {
     /// A newer start of the same agent takes over.
     Takeover = "takeover",
     GatewayDrain = "gateway_drain",
+    /// The grace of a gateway that drains is over.
+    GatewayEnds = "gateway_ends",
     AgentDrain = "agent_drain",
     TokenRevoked = "token_revoked",
 }
@@ -196,6 +199,7 @@ impl Fault {
             Self::SecondAgent => world.order(Order::Join),
             Self::Takeover => world.order(Order::Takeover),
             Self::GatewayDrain => world.order(Order::DrainGateway),
+            Self::GatewayEnds => world.order(Order::EndGateway),
             Self::AgentDrain => world.order(Order::DrainAgent),
             Self::TokenRevoked => world.order(Order::Revoke),
         }

@@ -4,7 +4,8 @@
 //! `BH_SIM=full` strikes every event and draws 20,000 pairs, `BH_DEEP=1` draws a million; without
 //! either a part of both is run. `BH_SIM_REPLAY='post_one 1 57a:carrier_rst' cargo test -p
 //! bridgehead-tests --test sim replay -- --ignored --nocapture` shows one schedule;
-//! `BH_SIM_SHAPES=get,post_one` with `strike` runs all single faults of some shapes,
+//! `BH_SIM_SHAPES=get,post_one` with `strike` runs all single faults of some shapes (`all` of all), or those
+//! of `BH_SIM_FAULTS=app_kill,…`,
 //! `BH_SIM_BUGS=GoAwayIgnored` with `hunt` looks for some planted bugs.
 //!
 //! Ways of faults that once broke a promise stand in `tests/regress/seeds.txt` and are always run.
@@ -224,6 +225,10 @@ fn strike() {
     let grounds = Ground::all();
     let mut some = explore::singles(&grounds);
     some.retain(|schedule| named(SHAPES[schedule.shape].name));
+    if let Ok(words) = std::env::var("BH_SIM_FAULTS") {
+        let asked = |plan: &journal::Plan| words.split(',').any(|word| word == plan.fault.word());
+        some.retain(|schedule| schedule.plans.iter().all(asked));
+    }
     let summary = explore::run(&grounds, &some);
     eprintln!("{}", summary.table());
     show(&summary);

@@ -317,6 +317,11 @@ impl Programs {
                     gateway.drain();
                 }
             }
+            Order::EndGateway => {
+                if let Some(gateway) = self.gateway() {
+                    gateway.end();
+                }
+            }
             Order::DrainAgent => {
                 let handle = self.lock().agents.first().map(|a| a.control.clone());
                 if let Some(handle) = handle {

@@ -34,7 +34,8 @@ impl Case<'_> {
         // A connection that is idle, as far as the gateway can see, may end with a drain.
         let others = usize::from(self.shape.reused) + usize::from(self.shape.queued);
         let never_read = self.saw == 0 && self.outcome.recorded.len() <= others;
-        if told.status == 0 && self.struck(|f| f == Fault::GatewayDrain) && never_read {
+        let drains = |fault| matches!(fault, Fault::GatewayDrain | Fault::GatewayEnds);
+        if told.status == 0 && self.struck(drains) && never_read {
             return;
         }
         if told.status == 0 && !told.refused {
