@@ -46,6 +46,7 @@ const LIST: &[(&str, &str, &[&str])] = &[
         &["app", "code", "delivery", "outcome"],
     ),
     ("bridgehead_handshakes_total", "counter", &["result"]),
+    ("bridgehead_held", "gauge", &["app"]),
     ("bridgehead_holds_total", "counter", &["app", "result"]),
     ("bridgehead_in_flight", "gauge", &["app"]),
     ("bridgehead_ledger_entries", "gauge", &["state"]),
@@ -97,7 +98,7 @@ const VALUES: &[(&str, &str, &[&str])] = &[
     (
         "bridgehead_holds_total",
         "result",
-        &["client_left", "expired", "released"],
+        &["client_left", "expired", "refused", "released"],
     ),
     (
         "bridgehead_windows_fired_total",

@@ -12,6 +12,9 @@ use std::time::Duration;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+/// Settings of the agent that hold a secret. The app has no use for them, and may print its environment.
+const SECRETS: [&str; 2] = ["BH_TOKEN", "BH_PROXY"];
+
 /// What to send to the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildSignal {
@@ -43,15 +46,7 @@ impl AppProcess {
     /// # Errors
     /// If the list is empty or the system cannot start the command.
     pub fn start(command: &[OsString]) -> io::Result<Self> {
-        let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-        let mut builder = Command::new(program);
-        builder
-            .args(arguments)
-            .stdin(Stdio::null())
-            .kill_on_drop(true);
-        #[cfg(unix)]
-        builder.process_group(0);
-        let child = builder.spawn()?;
+        let child = builder(command)?.spawn()?;
         #[cfg(unix)]
         let group = child
             .id()
@@ -133,6 +128,21 @@ impl Drop for AppProcess {
     fn drop(&mut self) {
         self.signal(ChildSignal::Kill);
     }
+}
+
+fn builder(command: &[OsString]) -> io::Result<Command> {
+    let (program, arguments) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut builder = Command::new(program);
+    builder
+        .args(arguments)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    for name in SECRETS {
+        builder.env_remove(name);
+    }
+    #[cfg(unix)]
+    builder.process_group(0);
+    Ok(builder)
 }
 
 /// The code the agent ends with: the command's own, or 128 + signal as shells say it.

@@ -37,6 +37,15 @@ async fn the_agent_ends_with_the_commands_code() {
     assert_eq!(exit_code(process.ended().await.expect("ended")), 137);
 }
 
+#[test]
+fn the_agents_secrets_are_not_the_commands() {
+    let builder = builder(&sh("exit 0")).expect("a command");
+    let changed: Vec<_> = builder.as_std().get_envs().collect();
+    for name in SECRETS {
+        assert!(changed.contains(&(name.as_ref(), None)), "{changed:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_command_that_does_not_exist_is_an_error() {
     let error = AppProcess::start(&["/nowhere/app".into()]).expect_err("missing");

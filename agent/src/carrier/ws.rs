@@ -37,6 +37,9 @@ pub(super) fn hint(error: &ConnectError) -> &'static str {
         ConnectError::Status(403) => {
             "; does the gateway want a certificate of this agent? Name it with --cert and --key"
         }
+        ConnectError::Status(426) => {
+            "; does the gateway want TLS? Use wss://, or see what a proxy on the way leaves of the upgrade"
+        }
         ConnectError::Status(404 | 421) => {
             "; the host must be among the gateway's own `hosts`, and the path its tunnel's"
         }

@@ -78,6 +78,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
         }
         let info = ClientInfo {
             peer: canonical(peer),
+            announced: false,
             local: canonical(local),
             tls: false,
             sni: None,

@@ -228,6 +228,7 @@ async fn a_trusted_proxy_says_who_connected_and_must_say_it() {
     let info = world.corridor.clients.lock().expect("a lock")[0].clone();
     assert_eq!(info.peer, "192.0.2.1:5000".parse().expect("an address"));
     assert_eq!(info.local, "192.0.2.9:443".parse().expect("an address"));
+    assert!(info.announced);
     assert_eq!(
         world.say(GET).await,
         "",

@@ -68,7 +68,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     };
     let mut local = canonical(local);
     let trusted = opening.trusts(peer.ip());
-    let mut counted = !trusted;
+    let mut announced = false;
     if trusted && opening.proxy_headers {
         match timeout(opening.patience, read_header(&mut stream)).await {
             Ok(Ok(Proxied::Client {
@@ -76,7 +76,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
                 local: target,
             })) => {
                 (peer, local) = (canonical(client), canonical(target));
-                counted = true;
+                announced = true;
             }
             Ok(Ok(Proxied::Itself)) => {}
             // As a balancer does that only looks whether the port answers.
@@ -95,6 +95,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     }
     let info = ClientInfo {
         peer,
+        announced,
         local,
         tls: false,
         sni: None,
@@ -102,6 +103,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
         allowance: None,
         connection: permit.number(),
     };
+    let counted = announced || !trusted;
     if counted && !permit.claim(peer.ip()) {
         let door = permit.door();
         return Entry::Full(stream, info, door);

@@ -37,6 +37,7 @@ pub(crate) struct Scripted {
 pub(crate) fn info() -> ClientInfo {
     ClientInfo {
         peer: ([127, 0, 0, 1], 1000).into(),
+        announced: false,
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,

@@ -143,7 +143,9 @@ pub struct AdmissionInfo {
     pub in_flight_limit: usize,
     /// Requests that wait for a place in flight.
     pub queued: usize,
-    /// Requests that may wait.
+    /// Requests whose app is away, waiting or trying again.
+    pub held: usize,
+    /// Requests that may wait, for a place or for the app.
     pub queue_limit: usize,
     /// Long-lived exchanges it may have.
     pub long_lived_limit: usize,

@@ -80,6 +80,7 @@ impl AdminState for Gateway {
             admission: AdmissionInfo {
                 in_flight_limit: 100,
                 queued: 0,
+                held: 0,
                 queue_limit: 200,
                 long_lived_limit: 10_000,
                 large_bodies: 0,

@@ -52,6 +52,8 @@ pub struct GateView {
     pub in_flight: usize,
     /// Requests that wait for a place.
     pub queued: usize,
+    /// Requests whose app is away: they stand aside or try again, and count against the same limit.
+    pub held: usize,
     /// Upgraded, streaming and TCP exchanges, and upgrades that are asked for.
     pub long_lived: usize,
     /// Slots for large bodies that are taken.
@@ -148,6 +150,7 @@ impl Gate {
         GateView {
             in_flight: inner.line.taken(),
             queued: inner.line.waiting(),
+            held: inner.line.held(),
             long_lived: inner.long_lived.taken(),
             large_bodies: inner.large_bodies.taken(),
             quarantine: inner.quarantine.rest(now),
@@ -218,7 +221,7 @@ impl Inner {
             self.take_long_lived(now, limits, origin)?;
             taken.long_lived = true;
         }
-        let line = Bounds::new(limits.queue, limits.client_share);
+        let line = line(limits);
         let (turn, joined) = self.line.join(now, origin, line, limits.queue_wait);
         match joined {
             Joined::In => Ok(Place::InFlight(turn)),
@@ -279,7 +282,12 @@ impl Inner {
     }
 }
 
-fn limit(bounds: Bounds, reached: Reached) -> Limit {
+/// How many may wait for a place in flight, held exchanges among them.
+pub(super) fn line(limits: &Admission) -> Bounds {
+    Bounds::new(limits.queue, limits.client_share)
+}
+
+pub(super) fn limit(bounds: Bounds, reached: Reached) -> Limit {
     match reached {
         Reached::All => Limit::All(bounds.all),
         Reached::Share => Limit::Share(bounds.each),

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::{Code, Reason};
 
-use super::denied::Denied;
-use super::gate::{Gate, wake};
+use super::denied::{Denied, Limit};
+use super::gate::{Gate, limit, line, wake};
 use super::net::Client;
 use super::queue::{Joined, Turn};
 use super::rate::Standing;
@@ -50,9 +50,18 @@ pub(super) struct Taken {
 pub(super) enum Place {
     Waiting(Turn),
     InFlight(Turn),
-    /// It waits for its app to come back; it occupies nothing.
+    /// It waits for its app to come back. It does not occupy the app; it counts in the line.
     Held(Turn),
     LongLived,
+}
+
+impl Place {
+    fn turn(self) -> Option<Turn> {
+        match self {
+            Self::Waiting(turn) | Self::InFlight(turn) | Self::Held(turn) => Some(turn),
+            Self::LongLived => None,
+        }
+    }
 }
 
 /// Proof that an exchange may go on.
@@ -62,9 +71,12 @@ pub struct Permit {
     gate: Arc<Gate>,
     taken: Taken,
     place: Place,
+    /// Its hold goes on; never so in a long-lived place.
+    held: bool,
     client: Client,
     /// The client by its address, as shares are counted.
     origin: Client,
+    line: Bounds,
     long_lived_places: Bounds,
     quarantine: Option<Duration>,
     error_loop: Option<usize>,
@@ -85,8 +97,10 @@ impl Permit {
             gate,
             taken,
             place,
+            held: false,
             client,
             origin,
+            line: line(limits),
             long_lived_places: Bounds::new(limits.long_lived, limits.client_share),
             quarantine: limits.quarantine,
             error_loop: limits.error_loop,
@@ -142,22 +156,38 @@ impl Permit {
         polled
     }
 
-    /// The exchange waits for its app to come back and gives its place to others.
-    pub fn hold(&mut self) {
-        if let Place::InFlight(turn) = self.place {
-            self.place = Place::Held(turn);
-            let wakers = self.gate.lock().line.release(turn);
-            wake(wakers);
-        }
+    /// The exchange waits for its app to come back and gives its place to others. A long-lived one
+    /// waits in the place that it has.
+    ///
+    /// # Errors
+    /// The limit that is reached: those who are held count among those who wait in the line, and no
+    /// more of them may. One whose hold goes on is held on in any case.
+    pub fn hold(&mut self) -> Result<(), Limit> {
+        let Place::InFlight(turn) = self.place else {
+            return Ok(());
+        };
+        let held = self.gate.lock().line.hold(turn, self.line);
+        wake(held.map_err(|reached| limit(self.line, reached))?);
+        self.place = Place::Held(turn);
+        self.held = true;
+        Ok(())
     }
 
-    /// The hold is over. It has a place again, or waits where it stood before.
+    /// It tries again: it has a place, or waits where it stood before. The hold goes on.
     pub fn rejoin(&mut self) {
         if let Place::Held(turn) = self.place {
             self.place = match self.gate.lock().line.rejoin(turn) {
                 Joined::In => Place::InFlight(turn),
                 Joined::Waits | Joined::Full(_) | Joined::ShareFull(_) => Place::Waiting(turn),
             };
+        }
+    }
+
+    /// The hold is over: the app is back.
+    pub fn end_hold(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        if let Some(turn) = self.place.turn().filter(|_| held) {
+            self.gate.lock().line.end_hold(turn);
         }
     }
 
@@ -176,6 +206,9 @@ impl Permit {
         }
         self.place = Place::LongLived;
         let wakers = inner.line.release(turn);
+        if std::mem::take(&mut self.held) {
+            inner.line.end_hold(turn);
+        }
         drop(inner);
         wake(wakers);
         true
@@ -207,6 +240,9 @@ impl Drop for Permit {
                 Vec::new()
             }
         };
+        if let Some(turn) = self.place.turn().filter(|_| self.held) {
+            inner.line.end_hold(turn);
+        }
         drop(inner);
         wake(wakers);
     }

@@ -2,11 +2,13 @@
 //!
 //! First come, first served among those whose client has not got its share of the places: a client
 //! that has waits for one of its own to become free, and whoever stands behind it passes. An
-//! exchange that was held while its app restarted comes back to where it stood. A place that is
-//! given to somebody in the line stays taken in between, so nobody can slip in. Invariants: `taken`
-//! never exceeds the limit by what this file gives, nor a client's share; who leaves the line, or
-//! was given a place and does not take it, costs nobody a place; each step costs the logarithm of
-//! those who wait, however many of them one client sent.
+//! exchange whose app is away stands aside while it is held: it counts among those who wait, tries
+//! again from time to time, and comes back to where it stood. A place that is given to somebody in
+//! the line stays taken in between, so nobody can slip in. Invariants: `taken` never exceeds the
+//! limit by what this file gives, nor a client's share; those who wait and those who are held are
+//! together no more than the line has room for; who leaves the line, or was given a place and does
+//! not take it, costs nobody a place; each step costs the logarithm of those who wait, however many
+//! of them one client sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::task::{Context, Poll, Waker};
@@ -15,7 +17,7 @@ use std::time::Duration;
 use bridgehead_protocol::time::Moment;
 
 use super::net::Client;
-use super::share::Bounds;
+use super::share::{Bounds, Reached};
 
 /// Where an exchange stands in the order of arrival, and whose it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,11 +33,14 @@ pub(super) type Wakers = Vec<Waker>;
 pub(super) struct Line {
     places: Bounds,
     taken: usize,
-    /// Whoever has a place or waits for one; nobody else is remembered.
+    /// Whoever has a place, waits for one or is held; nobody else is remembered.
     clients: BTreeMap<Client, Mine>,
     /// Of each client that may have one more place, the first who waits.
     next_in: BTreeMap<u64, Client>,
     waiting: usize,
+    held: usize,
+    /// Those who wait in the line and are held.
+    back: usize,
     given: BTreeSet<u64>,
     next: u64,
     drain: Drain,
@@ -45,6 +50,9 @@ pub(super) struct Line {
 #[derive(Debug, Default)]
 struct Mine {
     taken: usize,
+    /// Those whose hold goes on, wherever they stand.
+    held: BTreeSet<u64>,
+    back: usize,
     waiting: BTreeMap<u64, Option<Waker>>,
     /// The one that stands in `next_in`.
     listed: Option<u64>,
@@ -92,20 +100,33 @@ impl Line {
             self.take(client);
             return (turn, Joined::In);
         }
-        let mine = self.clients.get(&client).map_or(0, |m| m.waiting.len());
         let pause = |ahead| self.drain.time_for(now, ahead + 1, patience);
-        if self.waiting >= line.all {
-            return (turn, Joined::Full(pause(self.waiting)));
+        match self.room(client, line) {
+            Ok(()) => {
+                self.wait(turn);
+                (turn, Joined::Waits)
+            }
+            Err(Reached::All) => (turn, Joined::Full(pause(self.ahead()))),
+            Err(Reached::Share) => (turn, Joined::ShareFull(pause(self.ahead_of(client)))),
         }
-        if mine >= line.each {
-            return (turn, Joined::ShareFull(pause(mine)));
-        }
-        self.wait(turn);
-        (turn, Joined::Waits)
     }
 
-    /// An exchange that gave its place back wants one again. It is never turned away: it was
-    /// admitted before.
+    /// An exchange gives its place back and stands aside until its app is back, unless all who may
+    /// wait do so already: then it keeps its place. One that is held already is held on, so that
+    /// nobody who came later takes what it has while it tries again.
+    pub(super) fn hold(&mut self, turn: Turn, line: Bounds) -> Result<Wakers, Reached> {
+        let mine = self.clients.get(&turn.client);
+        if mine.is_none_or(|mine| !mine.held.contains(&turn.number)) {
+            self.room(turn.client, line)?;
+            self.held += 1;
+            let mine = self.clients.entry(turn.client).or_default();
+            mine.held.insert(turn.number);
+        }
+        Ok(self.release(turn))
+    }
+
+    /// An exchange that stood aside wants a place again. It is never turned away: it counts among
+    /// those who wait all the time.
     pub(super) fn rejoin(&mut self, turn: Turn) -> Joined {
         if self.taken < self.places.all && self.taken_by(turn.client) < self.places.each {
             self.take(turn.client);
@@ -113,6 +134,19 @@ impl Line {
         }
         self.wait(turn);
         Joined::Waits
+    }
+
+    /// The hold of an exchange is over: its app is back, or it is.
+    pub(super) fn end_hold(&mut self, turn: Turn) {
+        let mine = self.clients.get_mut(&turn.client);
+        if mine.is_some_and(|mine| mine.held.remove(&turn.number)) {
+            self.held -= 1;
+        }
+        debug_assert!(
+            self.back <= self.held,
+            "who waits for a place leaves the line first"
+        );
+        self.list(turn.client);
     }
 
     /// Ready once the place is there and taken.
@@ -132,9 +166,7 @@ impl Line {
         if self.given.remove(&turn.number) {
             return self.release(turn);
         }
-        let mine = self.clients.get_mut(&turn.client);
-        if mine.is_some_and(|mine| mine.waiting.remove(&turn.number).is_some()) {
-            self.waiting -= 1;
+        if self.step_out(turn).is_some() {
             self.list(turn.client);
         }
         Wakers::new()
@@ -161,6 +193,11 @@ impl Line {
         self.waiting + self.given.len()
     }
 
+    /// Exchanges whose app is away, whether they stand aside or try again.
+    pub(super) fn held(&self) -> usize {
+        self.held
+    }
+
     /// Clients that have all the places they may have.
     pub(super) fn at_their_share(&self) -> usize {
         let full = |mine: &&Mine| mine.taken >= self.places.each;
@@ -182,6 +219,27 @@ impl Line {
         self.clients.get(&client).map_or(0, |mine| mine.taken)
     }
 
+    /// Those who wait or are held.
+    fn ahead(&self) -> usize {
+        self.waiting + self.held - self.back
+    }
+
+    fn ahead_of(&self, client: Client) -> usize {
+        let mine = self.clients.get(&client);
+        mine.map_or(0, |m| m.waiting.len() + m.held.len() - m.back)
+    }
+
+    /// Whether one more may wait.
+    fn room(&self, client: Client, line: Bounds) -> Result<(), Reached> {
+        if self.ahead() >= line.all {
+            return Err(Reached::All);
+        }
+        match self.ahead_of(client) >= line.each {
+            true => Err(Reached::Share),
+            false => Ok(()),
+        }
+    }
+
     fn take(&mut self, client: Client) {
         self.taken += 1;
         self.clients.entry(client).or_default().taken += 1;
@@ -191,8 +249,22 @@ impl Line {
     fn wait(&mut self, turn: Turn) {
         let mine = self.clients.entry(turn.client).or_default();
         mine.waiting.insert(turn.number, None);
+        let back = usize::from(mine.held.contains(&turn.number));
+        mine.back += back;
+        self.back += back;
         self.waiting += 1;
         self.list(turn.client);
+    }
+
+    /// Takes somebody out of the line; answers his waker if he stood there.
+    fn step_out(&mut self, turn: Turn) -> Option<Option<Waker>> {
+        let mine = self.clients.get_mut(&turn.client)?;
+        let waker = mine.waiting.remove(&turn.number)?;
+        let back = usize::from(mine.held.contains(&turn.number));
+        mine.back -= back;
+        self.back -= back;
+        self.waiting -= 1;
+        Some(waker)
     }
 
     fn fill(&mut self) -> Wakers {
@@ -202,9 +274,9 @@ impl Line {
         {
             if let Some(mine) = self.clients.get_mut(&client) {
                 mine.listed = None;
-                wakers.extend(mine.waiting.remove(&number).flatten());
             }
-            self.waiting -= 1;
+            let waker = self.step_out(Turn { number, client });
+            wakers.extend(waker.flatten());
             self.given.insert(number);
             self.take(client);
         }
@@ -227,7 +299,7 @@ impl Line {
             }
             mine.listed = first;
         }
-        if mine.taken == 0 && mine.waiting.is_empty() {
+        if mine.taken == 0 && mine.held.is_empty() && mine.waiting.is_empty() {
             self.clients.remove(&client);
         }
     }
@@ -273,259 +345,5 @@ impl Drain {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WAIT: Duration = Duration::from_secs(30);
-
-    fn at(millis: u64) -> Moment {
-        Moment::from_micros(millis * 1000)
-    }
-
-    const ME: Client = Client::Address(1);
-    const YOU: Client = Client::Address(2);
-    const MINE: Turn = Turn {
-        number: u64::MAX,
-        client: ME,
-    };
-
-    /// A line with so many places, all of which one client may have.
-    fn line(limit: usize) -> Line {
-        shared(limit, limit)
-    }
-
-    fn shared(all: usize, each: usize) -> Line {
-        let mut line = Line::default();
-        assert!(line.resize(Bounds { all, each }).is_empty());
-        line
-    }
-
-    fn join(line: &mut Line, now: Moment, length: usize) -> (Turn, Joined) {
-        line.join(now, ME, Bounds::whole(length), WAIT)
-    }
-
-    fn come(line: &mut Line, client: Client) -> (Turn, Joined) {
-        let waiting = Bounds { all: 9, each: 4 };
-        line.join(at(0), client, waiting, WAIT)
-    }
-
-    fn poll(line: &mut Line, turn: Turn) -> Poll<()> {
-        line.poll(turn, &mut Context::from_waker(Waker::noop()))
-    }
-
-    #[test]
-    fn places_are_given_in_the_order_of_arrival() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        let (first, joined) = join(&mut line, at(0), 9);
-        let (second, _) = join(&mut line, at(0), 9);
-        assert_eq!(
-            (joined, line.waiting(), line.taken()),
-            (Joined::Waits, 2, 1)
-        );
-        assert!(poll(&mut line, second).is_pending());
-        drop(line.release(MINE));
-        assert!(poll(&mut line, second).is_pending());
-        assert!(poll(&mut line, first).is_ready());
-        assert_eq!((line.waiting(), line.taken()), (1, 1));
-    }
-
-    #[test]
-    fn nobody_slips_in_between_a_place_that_was_given_and_its_taker() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        let (waits, _) = join(&mut line, at(0), 9);
-        drop(line.release(MINE));
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::Waits);
-        assert!(poll(&mut line, waits).is_ready());
-    }
-
-    #[test]
-    fn who_leaves_the_line_frees_its_place_in_it() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 1).1, Joined::In);
-        let (waits, _) = join(&mut line, at(0), 1);
-        assert!(matches!(join(&mut line, at(0), 1).1, Joined::Full(_)));
-        drop(line.leave(waits));
-        assert_eq!(join(&mut line, at(0), 1).1, Joined::Waits);
-    }
-
-    #[test]
-    fn who_leaves_with_a_place_given_passes_it_on() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        let (first, _) = join(&mut line, at(0), 9);
-        let (second, _) = join(&mut line, at(0), 9);
-        drop(line.release(MINE));
-        drop(line.leave(first));
-        assert!(poll(&mut line, second).is_ready());
-        drop(line.release(MINE));
-        assert_eq!((line.taken(), line.waiting()), (0, 0));
-    }
-
-    #[test]
-    fn who_comes_back_stands_where_it_stood() {
-        let mut line = line(1);
-        let (early, _) = join(&mut line, at(0), 9);
-        drop(line.release(MINE));
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        let (late, _) = join(&mut line, at(0), 9);
-        assert_eq!(line.rejoin(early), Joined::Waits);
-        drop(line.release(MINE));
-        assert!(poll(&mut line, late).is_pending());
-        assert!(poll(&mut line, early).is_ready());
-    }
-
-    #[test]
-    fn a_client_gets_its_share_and_whoever_stands_behind_it_passes() {
-        let mut line = shared(4, 2);
-        let mine = [come(&mut line, ME), come(&mut line, ME)];
-        assert_eq!(mine.map(|(_, joined)| joined), [Joined::In; 2]);
-        let (greedy, joined) = come(&mut line, ME);
-        assert_eq!(joined, Joined::Waits);
-        assert!(line.waits_for_itself(greedy));
-        assert_eq!((line.at_their_share(), line.taken()), (1, 2));
-        assert_eq!(come(&mut line, YOU).1, Joined::In);
-        let (yours, _) = come(&mut line, YOU);
-        assert_eq!((line.at_their_share(), line.taken()), (2, 4));
-        assert!(!line.waits_for_itself(greedy), "nothing is free");
-        // A place of another's is not for it, one of its own is.
-        drop(line.release(yours));
-        assert!(poll(&mut line, greedy).is_pending());
-        drop(line.release(mine[0].0));
-        assert!(poll(&mut line, greedy).is_ready());
-    }
-
-    #[test]
-    fn those_who_may_have_a_place_are_served_in_the_order_of_arrival() {
-        let mut line = shared(2, 1);
-        let (mine, _) = come(&mut line, ME);
-        let (yours, _) = come(&mut line, YOU);
-        let turns = [ME, ME, YOU, ME, YOU].map(|client| come(&mut line, client).0);
-        drop(line.release(yours));
-        let ready = turns.map(|turn| poll(&mut line, turn).is_ready());
-        assert_eq!(ready, [false, false, true, false, false]);
-        drop(line.release(mine));
-        let ready = turns.map(|turn| poll(&mut line, turn).is_ready());
-        assert_eq!(ready, [true, false, false, false, false]);
-    }
-
-    #[test]
-    fn a_client_may_fill_its_part_of_the_line_and_no_more() {
-        let mut line = shared(1, 1);
-        assert_eq!(come(&mut line, ME).1, Joined::In);
-        let joined = [ME; 4].map(|client| come(&mut line, client).1);
-        assert_eq!(joined, [Joined::Waits; 4]);
-        assert!(matches!(come(&mut line, ME).1, Joined::ShareFull(_)));
-        assert_eq!(come(&mut line, YOU).1, Joined::Waits);
-    }
-
-    #[test]
-    fn a_larger_share_lets_more_in_at_once() {
-        let mut line = shared(4, 1);
-        let (mine, _) = come(&mut line, ME);
-        let (waits, _) = come(&mut line, ME);
-        assert!(poll(&mut line, waits).is_pending());
-        drop(line.resize(Bounds::whole(4)));
-        assert!(poll(&mut line, waits).is_ready());
-        drop(line.resize(Bounds { all: 4, each: 1 }));
-        assert_eq!(come(&mut line, ME).1, Joined::Waits);
-        drop(line.release(mine));
-        assert_eq!(line.taken(), 1, "it still has as many as it may");
-    }
-
-    /// Random arrivals, ends and departures: nobody who may have a place is left waiting beside a
-    /// free one, and no count is off.
-    #[test]
-    fn no_place_stays_free_beside_somebody_who_may_have_it() {
-        let mut dice = 88_172_645_463_325_252u64;
-        let mut roll = |sides: usize| {
-            dice ^= dice << 13;
-            dice ^= dice >> 7;
-            dice ^= dice << 17;
-            usize::try_from(dice % sides as u64).unwrap_or(0)
-        };
-        let mut line = shared(5, 2);
-        let (mut inside, mut outside): (Vec<Turn>, Vec<Turn>) = (Vec::new(), Vec::new());
-        for _ in 0..20_000 {
-            match roll(4) {
-                0 | 1 => match come(&mut line, Client::Address(roll(4) as u64)) {
-                    (turn, Joined::In) => inside.push(turn),
-                    (turn, Joined::Waits) => outside.push(turn),
-                    (_, Joined::Full(_) | Joined::ShareFull(_)) => {}
-                },
-                2 if !inside.is_empty() => {
-                    let turn = inside.swap_remove(roll(inside.len()));
-                    drop(line.release(turn));
-                }
-                3 if !outside.is_empty() => {
-                    let turn = outside.swap_remove(roll(outside.len()));
-                    drop(line.leave(turn));
-                }
-                _ => {}
-            }
-            outside.retain(|turn| {
-                let ready = poll(&mut line, *turn).is_ready();
-                inside.extend(ready.then_some(*turn));
-                !ready
-            });
-            assert_eq!(
-                (line.taken(), line.waiting()),
-                (inside.len(), outside.len())
-            );
-            assert!(inside.len() <= 5 && outside.len() <= 9);
-            let has = |client| inside.iter().filter(|turn| turn.client == client).count();
-            assert!(inside.iter().all(|turn| has(turn.client) <= 2));
-            let could_be_in = |turn: &Turn| inside.len() < 5 && has(turn.client) < 2;
-            assert!(!outside.iter().any(could_be_in), "a place is free");
-        }
-        inside.drain(..).for_each(|turn| drop(line.release(turn)));
-        outside.drain(..).for_each(|turn| drop(line.leave(turn)));
-        assert!(line.clients.is_empty() && line.next_in.is_empty());
-    }
-
-    #[test]
-    fn a_larger_limit_lets_more_in_at_once() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        let (waits, _) = join(&mut line, at(0), 9);
-        assert!(poll(&mut line, waits).is_pending());
-        assert_eq!(line.resize(Bounds::whole(2)).len(), 1);
-        assert!(poll(&mut line, waits).is_ready());
-    }
-
-    #[test]
-    fn the_pause_follows_how_fast_places_become_free() {
-        let mut line = line(1);
-        let full = |line: &mut Line, now| match join(line, now, 0).1 {
-            Joined::Full(pause) => Some(pause),
-            Joined::In | Joined::Waits | Joined::ShareFull(_) => None,
-        };
-        assert_eq!(full(&mut line, at(0)), None);
-        assert_eq!(full(&mut line, at(10)), Some(LEAST), "nothing is known yet");
-        assert_eq!(full(&mut line, at(2000)), Some(WAIT), "the app is stuck");
-        // One in four seconds.
-        drop(line.release(MINE));
-        assert_eq!(full(&mut line, at(4000)), None);
-        assert_eq!(full(&mut line, at(4000)), Some(Duration::from_secs(4)));
-        // Much faster than the least that is told.
-        for _ in 0..1000 {
-            drop(line.release(MINE));
-            assert_eq!(full(&mut line, at(4001)), None);
-        }
-        assert_eq!(full(&mut line, at(4001)), Some(LEAST));
-    }
-
-    #[test]
-    fn the_pause_counts_those_who_are_ahead() {
-        let mut line = line(1);
-        assert_eq!(join(&mut line, at(0), 9).1, Joined::In);
-        for _ in 0..9 {
-            assert_eq!(join(&mut line, at(0), 9).1, Joined::Waits);
-        }
-        drop(line.release(MINE));
-        assert_eq!(join(&mut line, at(1000), 9).1, Joined::Waits);
-        let full = Joined::Full(Duration::from_secs(10));
-        assert_eq!(join(&mut line, at(1000), 9).1, full);
-    }
-}
+#[path = "queue_tests.rs"]
+mod tests;

@@ -15,6 +15,7 @@ const NOW: Moment = Moment::ZERO;
 const EMPTY: GateView = GateView {
     in_flight: 0,
     queued: 0,
+    held: 0,
     long_lived: 0,
     large_bodies: 0,
     quarantine: None,
@@ -164,15 +165,40 @@ fn a_held_exchange_is_not_in_flight_and_comes_back_before_those_who_came_later()
     let mut held = gate.enter(NOW, &limits, &asker()).unwrap();
     let mut second = gate.enter(NOW, &limits, &asker()).unwrap();
     let mut third = gate.enter(NOW, &limits, &asker()).unwrap();
-    held.hold();
+    held.hold().unwrap();
     assert!(poll(&mut second).is_ready() && poll(&mut third).is_pending());
-    assert_eq!(gate.view(NOW).in_flight, 1);
+    assert_eq!((gate.view(NOW).in_flight, gate.view(NOW).held), (1, 1));
     held.rejoin();
     assert!(held.is_waiting());
     drop(second);
     assert!(poll(&mut third).is_pending() && poll(&mut held).is_ready());
     drop(held);
     assert!(poll(&mut third).is_ready());
+}
+
+#[test]
+fn who_is_held_counts_in_the_line_until_its_hold_is_over() {
+    let gate = gate();
+    let limits = Admission {
+        in_flight: 2,
+        queue: 1,
+        ..Admission::default()
+    };
+    let mut first = gate.enter(NOW, &limits, &asker()).unwrap();
+    let mut second = gate.enter(NOW, &limits, &neighbour()).unwrap();
+    first.hold().unwrap();
+    assert_eq!(second.hold(), Err(Limit::All(1)));
+    first.rejoin();
+    assert!(!first.is_waiting() && !second.is_waiting());
+    assert_eq!(second.hold(), Err(Limit::All(1)), "it only tries");
+    first.end_hold();
+    second.hold().unwrap();
+    second.rejoin();
+    assert!(second.become_long_lived());
+    first.hold().unwrap();
+    assert_eq!((gate.view(NOW).held, gate.view(NOW).in_flight), (1, 0));
+    drop((first, second));
+    assert_eq!(gate.view(NOW), EMPTY);
 }
 
 #[test]

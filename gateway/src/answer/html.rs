@@ -68,7 +68,7 @@ fn value(slot: Slot, failure: &Failure, asked: &Asked, language: Language) -> St
         Slot::Refresh => return number(refresh(failure)),
         Slot::RequestId => return asked.request_id.hyphenated().to_string(),
         Slot::Lang => language.tag(),
-        Slot::Title => words::title(failure.code, language),
+        Slot::Title => words::title(failure, language),
         Slot::Seen => words::seen(failure.delivery, language),
         Slot::Hint => words::hint(failure, language),
         Slot::Code => failure.code.as_str(),

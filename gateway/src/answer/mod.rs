@@ -3,7 +3,7 @@
 //! | File | Holds |
 //! |---|---|
 //! | `envelope` | the JSON body, for programs |
-//! | `html`, `template`, `words`, `russian` | the page, for browsers that navigate; its look and its languages |
+//! | `html`, `template`, `words`, `russian`, `kept_out` | the page, for browsers that navigate; its look and its languages |
 //! | `grpc` | the trailers-only answer |
 //! | `cors` | what lets browser code of other origins read the verdict; preflight |
 //! | `proxy_status` | the `Proxy-Status` field (RFC 9209) |
@@ -21,6 +21,7 @@ mod cors;
 mod envelope;
 mod grpc;
 mod html;
+mod kept_out;
 mod prefer;
 mod proxy_status;
 mod russian;
@@ -35,6 +36,7 @@ use http::{HeaderMap, Method, StatusCode};
 use uuid::Uuid;
 
 use crate::error::Failure;
+use crate::request::front::names_grpc;
 
 pub use codes::{codes_json, codes_text};
 pub use cors::{PreflightAsked, preflight};
@@ -74,16 +76,16 @@ pub struct Asked {
     pub node: String,
     /// The operator's page; `None` = the built-in one.
     pub page: Option<Arc<Template>>,
-    /// Fields that tell where the client stands with its limits.
-    pub limits: HeaderMap,
+    /// Fields beside the usual ones: where the client stands with its limits, what it lacks.
+    pub fields: HeaderMap,
 }
 
 impl Asked {
     /// What the head of a request tells, hop-by-hop fields included if they are still there.
     ///
     /// `cors` is on, `outcome_url` and `page` are unset: the route and the ledger know these.
-    /// `grpc` and `websocket` follow `Content-Type` and `Upgrade`; a caller that knows better
-    /// (HTTP/2's extended CONNECT, gRPC over HTTP/1) overwrites them.
+    /// `grpc` and `websocket` follow `Content-Type` and `Upgrade`; a caller that knows the protocol
+    /// (HTTP/2's extended CONNECT; gRPC is none over HTTP/1) overwrites them.
     #[must_use]
     pub fn of(method: &Method, headers: &HeaderMap, request_id: Uuid, node: &str) -> Self {
         let text = |name: HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
@@ -95,7 +97,7 @@ impl Asked {
             accept_language: joined(headers, header::ACCEPT_LANGUAGE),
             origin,
             preflight: PreflightAsked::of(method, headers),
-            grpc: text(header::CONTENT_TYPE).is_some_and(is_grpc),
+            grpc: text(header::CONTENT_TYPE).is_some_and(names_grpc),
             websocket: text(header::UPGRADE)
                 .is_some_and(|value| value.eq_ignore_ascii_case("websocket")),
             request_id,
@@ -103,7 +105,7 @@ impl Asked {
             outcome_url: None,
             node: node.to_owned(),
             page: None,
-            limits: HeaderMap::new(),
+            fields: HeaderMap::new(),
         }
     }
 }
@@ -115,20 +117,6 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Option<String> {
         .filter_map(|value| value.to_str().ok())
         .collect();
     (!lines.is_empty()).then(|| lines.join(","))
-}
-
-/// `application/grpc`, alone or with a suffix (`+proto`); not `application/grpc-web`, which is
-/// another protocol with its trailers in the body.
-fn is_grpc(content_type: &str) -> bool {
-    let essence = content_type
-        .split(';')
-        .next()
-        .unwrap_or_default()
-        .trim()
-        .to_ascii_lowercase();
-    essence
-        .strip_prefix("application/grpc")
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('+'))
 }
 
 /// A complete answer. Framing (`Content-Length`, `Connection`) is the codec's.
@@ -192,7 +180,7 @@ fn status(failure: &Failure) -> StatusCode {
 
 /// The fields of every answer made by the gateway.
 fn common(failure: &Failure, asked: &Asked) -> HeaderMap {
-    let mut headers = asked.limits.clone();
+    let mut headers = asked.fields.clone();
     insert(
         &mut headers,
         X_REQUEST_ID,

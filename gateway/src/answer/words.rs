@@ -6,15 +6,17 @@
 
 use bridgehead_protocol::verdict::{Advice, Code, Delivery, Operation, Reason};
 
+use super::kept_out::kept_out;
 use super::prefer::Language;
 use super::russian::russian;
 use crate::error::Failure;
 
 /// What happened: the code's sentence, then the reason's where it adds something, then the detail.
 pub(super) fn message(failure: &Failure, language: Language) -> String {
-    let text = match language {
-        Language::En => failure.code.row().text,
-        Language::Ru => russian(failure.code).text,
+    let text = match (kept_out(failure, language), language) {
+        (Some(kept_out), _) => kept_out.text,
+        (None, Language::En) => failure.code.row().text,
+        (None, Language::Ru) => russian(failure.code).text,
     };
     let mut message = text.to_owned();
     if let Some(cause) = cause(failure.reason, language) {
@@ -37,6 +39,9 @@ pub(super) fn message(failure: &Failure, language: Language) -> String {
 /// What the sender should do. Where proof lifts the advice of the code, the code's own hint would
 /// be needlessly careful.
 pub(super) fn hint(failure: &Failure, language: Language) -> &'static str {
+    if let Some(kept_out) = kept_out(failure, language) {
+        return kept_out.hint;
+    }
     let lifted = failure.delivery == Delivery::NotDelivered
         && failure.code.row().write == Advice::VerifyFirst;
     match (language, lifted, failure.pause().is_some()) {
@@ -55,6 +60,9 @@ pub(super) fn hint(failure: &Failure, language: Language) -> &'static str {
 
 /// What a person before a page may do.
 pub(super) fn page_advice(failure: &Failure, language: Language) -> &'static str {
+    if let Some(kept_out) = kept_out(failure, language) {
+        return kept_out.hint;
+    }
     let safe = failure.advice(Operation::Write) == Advice::Safe;
     match (language, failure.advice(Operation::Read), safe) {
         (Language::En, Advice::Safe, true) => "You can try again without risk.",
@@ -150,7 +158,14 @@ pub(super) const fn labels(language: Language) -> Labels {
 }
 
 /// Heading of the page.
-pub(super) const fn title(code: Code, language: Language) -> &'static str {
+pub(super) fn title(failure: &Failure, language: Language) -> &'static str {
+    match kept_out(failure, language) {
+        Some(kept_out) => kept_out.title,
+        None => title_of(failure.code, language),
+    }
+}
+
+const fn title_of(code: Code, language: Language) -> &'static str {
     match language {
         Language::Ru => russian(code).title,
         Language::En => match code {
@@ -311,6 +326,22 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_is_kept_out_is_not_told_that_there_is_no_app() {
+        let denied = Failure::refused(Code::AppNotFound, Reason::Denied);
+        let missing = Failure::refused(Code::AppNotFound, Reason::NoRoute);
+        for language in [Language::En, Language::Ru] {
+            assert_ne!(title(&denied, language), title(&missing, language));
+            assert_ne!(hint(&denied, language), hint(&missing, language));
+            let row = message(&missing, language);
+            assert!(!message(&denied, language).contains(&row), "{row}");
+        }
+        assert_eq!(
+            message(&missing, Language::En),
+            Code::AppNotFound.row().text
+        );
+    }
+
+    #[test]
     fn advice_on_a_page_never_calls_an_unproven_write_riskless() {
         for &code in Code::ALL {
             for &delivery in Delivery::ALL {
@@ -341,7 +372,7 @@ mod tests {
                 assert!(english.is_ascii() && english.ends_with('.'), "{english}");
                 assert!(!russian.is_ascii() && russian.ends_with('.'), "{russian}");
             }
-            assert_ne!(title(code, Language::En), title(code, Language::Ru));
+            assert_ne!(title_of(code, Language::En), title_of(code, Language::Ru));
         }
     }
 }

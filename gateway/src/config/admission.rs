@@ -203,6 +203,21 @@ fn rate(value: &Value<'_>) -> Result<Option<Rate>, Fault> {
     }
 }
 
+/// Fields that say where a request goes, how it is framed, or what its connection is: they are taken
+/// out of it before limits are asked.
+const GONE: [&str; 10] = [
+    "connection",
+    "content-length",
+    "expect",
+    "host",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
+
 fn client_rate(value: &Value<'_>) -> Result<Option<ClientRate>, Fault> {
     let text = value.text()?;
     if text == "unlimited" {
@@ -216,6 +231,12 @@ fn client_rate(value: &Value<'_>) -> Result<Option<ClientRate>, Fault> {
                     "write for example \"10/s by x-api-key\"",
                 )
             })?;
+            if GONE.contains(&field.as_str()) {
+                return Err(Fault::new(
+                    format!("the field {field} is not there any more when clients are told apart"),
+                    "leave \" by …\" out for the client's address, or name a field such as x-api-key",
+                ));
+            }
             (spelled, Some(field))
         }
         None => (text, None),

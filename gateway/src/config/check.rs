@@ -22,6 +22,7 @@ pub(super) enum Place {
     Public,
     Tunnel,
     Admin,
+    Limits,
     Agent(usize),
     AgentKey(usize, usize),
     App(usize),
@@ -60,6 +61,7 @@ pub(super) fn check(config: &Config) -> Vec<Violation> {
     public(config, &mut found);
     tunnel(config, &mut found);
     admin(config, &mut found);
+    limits(config, &mut found);
     agents(config, &mut found);
     for (index, app) in config.apps.iter().enumerate() {
         one_app(config, index, app, &mut found);
@@ -163,6 +165,21 @@ fn admin(config: &Config, found: &mut Found) {
                 admin.listen
             ),
             "add token_hash = \"blake3:…\", or listen on 127.0.0.1",
+        );
+    }
+}
+
+fn limits(config: &Config, found: &mut Found) {
+    let limits = &config.limits;
+    if limits.uri_size > limits.head_size {
+        found.add(
+            Place::Limits,
+            "uri_size",
+            format!(
+                "is above head_size ({}B), of which the address is a part, so that it never applies",
+                limits.head_size
+            ),
+            "make it smaller, or head_size larger",
         );
     }
 }

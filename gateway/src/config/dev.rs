@@ -136,6 +136,8 @@ fn as_flag(violation: check::Violation) -> ConfigError {
         Place::Tunnel => "--tunnel",
         Place::Admin => "--admin",
         Place::Agent(_) | Place::AgentKey(..) => "the run's token",
+        // `dev` has the defaults.
+        Place::Limits => "the limits",
     };
     let mend = match violation.place {
         // A file could add a token; `dev` is for one machine.

@@ -118,6 +118,7 @@ impl<'d> Sections<'d> {
             Place::Public => &self.public,
             Place::Tunnel => &self.tunnel,
             Place::Admin => &self.admin,
+            Place::Limits => &self.limits,
             Place::Agent(index) => self
                 .agents
                 .get(index)
@@ -238,11 +239,12 @@ fn limits(section: &Section<'_>) -> Limits {
             .unwrap_or(default)
     };
     let window = |key, default| section.read(key, h2_window).unwrap_or(default);
+    let head_size = size("head_size", d.head_size);
     Limits {
-        head_size: size("head_size", d.head_size),
+        head_size,
         // The parser's table of fields has 256 places.
         head_fields: (section.read("head_fields", |v| count(v, 1..=256))).unwrap_or(d.head_fields),
-        uri_size: size("uri_size", d.uri_size),
+        uri_size: size("uri_size", d.uri_size.min(head_size)),
         head_time: time("head_time", d.head_time),
         upload_idle: time("upload_idle", d.upload_idle),
         upload_rate: size("upload_rate", d.upload_rate),
@@ -261,7 +263,8 @@ fn limits(section: &Section<'_>) -> Limits {
             .unwrap_or(d.h2_streams),
         h2_stream_window: window("h2_stream_window", d.h2_stream_window),
         h2_connection_window: window("h2_connection_window", d.h2_connection_window),
-        h2_send_buffer: size("h2_send_buffer", d.h2_send_buffer),
+        h2_send_buffer: (section.read("h2_send_buffer", h2_send_buffer))
+            .unwrap_or(d.h2_send_buffer),
         h2_pending_resets: number("h2_pending_resets", d.h2_pending_resets),
         h2_held: size("h2_held", d.h2_held),
         h2_ping: time("h2_ping", d.h2_ping),
@@ -503,6 +506,17 @@ fn bytes(value: &Value<'_>) -> Result<u64, Fault> {
     NonZeroU64::new(value.size()?)
         .map(NonZeroU64::get)
         .ok_or_else(|| Fault::new("zero lets nothing pass", "write a size above zero"))
+}
+
+/// More than a window lets through is never used, and beyond 32 bits `h2` panics.
+fn h2_send_buffer(value: &Value<'_>) -> Result<u64, Fault> {
+    match value.size()? {
+        size @ 1..=0x7fff_ffff => Ok(size),
+        _ => Err(Fault::new(
+            "not a buffer of a stream of HTTP/2",
+            "write 1B to 2047MiB",
+        )),
+    }
 }
 
 /// RFC 9113: a window is at most 2³¹−1; below 16 KiB one frame would not fit.

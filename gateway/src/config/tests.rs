@@ -230,6 +230,17 @@ fn the_limits_of_an_app_are_read_inherited_and_replaced() {
 }
 
 #[test]
+fn a_smaller_head_takes_the_address_along_unless_it_is_said_otherwise() {
+    let config = parse(&with("[limits]\nhead_size = \"4KiB\"\n")).unwrap();
+    assert_eq!(
+        (config.limits.head_size, config.limits.uri_size),
+        (4096, 4096)
+    );
+    let config = parse(&with("[limits]\nh2_send_buffer = \"2047MiB\"\n")).unwrap();
+    assert_eq!(config.limits.h2_send_buffer, 2047 << 20);
+}
+
+#[test]
 fn a_limit_that_could_refuse_nothing_or_let_nothing_pass_says_how_to_mend_it() {
     for (line, end) in [
         (
@@ -362,6 +373,18 @@ fn rules_between_keys_say_where_and_how_to_mend() {
         (
             "[public]\nproxy_protocol = \"from_trusted\"\n[tunnel]\nplain = true\n".to_owned(),
             "from_trusted has nobody to trust",
+        ),
+        (
+            with("[limits]\nhead_size = \"4KiB\"\nuri_size = \"5KiB\"\n"),
+            "[limits].uri_size: is above head_size (4096B)",
+        ),
+        (
+            with("[limits]\nh2_send_buffer = \"4GiB\"\n"),
+            "[limits].h2_send_buffer: not a buffer of a stream of HTTP/2, write 1B to 2047MiB",
+        ),
+        (
+            with("[[app]]\nname = \"a\"\nclient_rate = \"1/s by Host\"\n"),
+            "[[app]].client_rate: the field host is not there any more",
         ),
     ];
     for (text, expected) in cases {

@@ -22,8 +22,10 @@ pub(super) enum ShelfKind {
     Running,
     /// Ended without certainty, or failed after it was handed over.
     Kept,
-    /// Ended with certainty; remembered for its key.
+    /// Answered; remembered for its key.
     Settled,
+    /// Ended before anything was handed over; remembered for its key.
+    Refused,
 }
 
 #[derive(Debug)]

@@ -26,6 +26,11 @@ use super::shelf::{Place, Shelf, ShelfKind};
 pub(super) const REMEMBERED: Duration = Duration::from_secs(3600);
 /// Entries on each shelf, about 0.8 KiB each.
 pub(super) const ENTRIES: usize = 100_000;
+/// Those of requests of which nothing was handed over, kept for their key. Anybody can have as many
+/// of these made as he likes, each with another key, so they are few and have a shelf of their own;
+/// their callers were told at once, and those who lost that answer ask soon.
+pub(super) const REFUSED: usize = 10_000;
+
 /// An entry; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Serial(u64);
@@ -76,6 +81,7 @@ pub(super) struct Store {
     running: Shelf,
     kept: Shelf,
     settled: Shelf,
+    refused: Shelf,
     early: Early,
     next: u64,
     counts: Counts,
@@ -99,6 +105,7 @@ impl Store {
             running: Shelf::new(limit),
             kept: Shelf::new(limit),
             settled: Shelf::new(limit),
+            refused: Shelf::new(limit.min(REFUSED)),
             early: Early::default(),
             next: 0,
             counts: Counts::default(),
@@ -116,6 +123,7 @@ impl Store {
             ShelfKind::Running => &mut self.running,
             ShelfKind::Kept => &mut self.kept,
             ShelfKind::Settled => &mut self.settled,
+            ShelfKind::Refused => &mut self.refused,
         }
     }
 
@@ -189,10 +197,12 @@ impl Store {
         self.sweep(now);
         let kind = self.change(now, serial, |entry| {
             entry.closed = Some((now, closing));
-            let certain = matches!(closing, Closing::Answered { .. }) || entry.tries.is_empty();
+            let answered = matches!(closing, Closing::Answered { .. });
+            let certain = answered || entry.tries.is_empty();
             match (certain, entry.key) {
                 (false, _) => Some(ShelfKind::Kept),
-                (true, Some(_)) => Some(ShelfKind::Settled),
+                (true, Some(_)) if answered => Some(ShelfKind::Settled),
+                (true, Some(_)) => Some(ShelfKind::Refused),
                 (true, None) => None,
             }
         })?;
@@ -212,7 +222,7 @@ impl Store {
 
     /// Takes out what has ended longer ago than is remembered.
     pub(super) fn sweep(&mut self, now: Moment) {
-        for kind in [ShelfKind::Kept, ShelfKind::Settled] {
+        for kind in [ShelfKind::Kept, ShelfKind::Settled, ShelfKind::Refused] {
             while let Some(oldest) = self.shelf(kind).oldest() {
                 let closed = self.entries.get(&oldest).and_then(|entry| entry.closed);
                 if closed.is_some_and(|(closed, _)| now.since(closed) < REMEMBERED) {
@@ -394,7 +404,7 @@ impl Store {
             counts.0[entry.state() as usize] += 1;
         }
         assert_eq!(counts, self.counts);
-        let shelves = [&self.running, &self.kept, &self.settled];
+        let shelves = [&self.running, &self.kept, &self.settled, &self.refused];
         let shelved: usize = shelves.iter().map(|shelf| shelf.check()).sum();
         assert_eq!(shelved, self.entries.len());
     }

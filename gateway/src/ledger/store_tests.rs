@@ -140,7 +140,7 @@ fn reported(stream: u32, written: u64, read: u64) -> ReportEntry {
     }
 }
 
-fn key(n: u8) -> KeyDigest {
+fn key(n: u32) -> KeyDigest {
     let text = format!("Zm9vYmFyYmF6cXV4MTIz{n:03}");
     OutcomeKey::parse(&text)
         .unwrap()
@@ -399,7 +399,7 @@ fn where_not_all_forgotten_keys_are_remembered_no_key_is_called_undelivered_for_
     let mut scene = Scene::with_limit(2);
     for n in 0..6 {
         let serial = scene.open("demo", Some(key(n)));
-        scene.tried(serial, uncertain(u32::from(n) + 1));
+        scene.tried(serial, uncertain(n + 1));
         scene.close(serial, LOST);
     }
     for n in [0, 9] {
@@ -464,6 +464,38 @@ fn a_full_shelf_forgets_the_oldest_of_the_app_that_has_most() {
     for (n, id) in ids.iter().enumerate() {
         assert_eq!(scene.state(*id).is_some(), n >= 21, "{n}");
     }
+}
+
+#[test]
+fn refusals_under_keys_without_end_are_few_and_push_out_nothing_else() {
+    const MORE: u32 = 100;
+    let mut scene = Scene::new();
+    let answered = scene.open("demo", Some(key(0)));
+    scene.close(answered, Closing::Answered { status: Some(201) });
+    let refused = Closing::Failed {
+        code: Code::RateLimited,
+        reason: Reason::Rate,
+    };
+    let kept = u32::try_from(REFUSED).unwrap();
+    for n in 1..=kept + MORE {
+        scene.made += 1;
+        let opening = Opening {
+            id: OutcomeId::new(scene.made),
+            request: Uuid::from_u128(scene.made),
+            app: "demo".into(),
+            key: Some(key(n)),
+        };
+        let serial = scene.store.open(scene.now, opening);
+        scene.store.close(scene.now, serial, refused);
+    }
+    scene.store.check();
+    assert_eq!(scene.of_key(key(0)), Some(State::Answered));
+    assert_eq!(scene.of_key(key(MORE)), None);
+    assert_eq!(scene.of_key(key(MORE + 1)), Some(State::NotDelivered));
+    let counts = scene.store.counts(scene.now);
+    assert_eq!(counts.0.iter().sum::<usize>(), REFUSED + 1);
+    scene.pass(REMEMBERED);
+    assert_eq!(scene.store.counts(scene.now), Counts::default());
 }
 
 #[test]

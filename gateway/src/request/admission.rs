@@ -67,7 +67,7 @@ impl Shared {
             Err(denied) => {
                 count_share(&app.metrics, denied.share());
                 if let Denied::Rate(standing) = &denied {
-                    exchange.asked.limits = fields(standing);
+                    exchange.asked.fields = fields(standing);
                 }
                 return Admitted::Denied(denied.failure());
             }
@@ -76,7 +76,7 @@ impl Shared {
             exchange.charge = Some(self.pressure.charge(asker.holds));
         }
         if let Some(standing) = permit.standing() {
-            exchange.asked.limits = fields(standing);
+            exchange.asked.fields = fields(standing);
         }
         let patience = limits.queue_wait;
         self.place(exchange.body, permit, patience, app).await

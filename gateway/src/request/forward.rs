@@ -119,6 +119,9 @@ pub struct Forward<'a, B, A, S> {
     told_opened: bool,
     waits_for_client_body: bool,
     waits_for_client_read: bool,
+    /// When a gRPC call whose client is waited for counts as a stream.
+    settles: Option<Moment>,
+    settled: bool,
     timer: Pin<Box<Sleep>>,
     timer_at: Option<Moment>,
 }
@@ -150,6 +153,8 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             told_opened: view.opened,
             waits_for_client_body: false,
             waits_for_client_read: false,
+            settles: None,
+            settled: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             timer_at: None,
         }
@@ -384,6 +389,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             }
             Poll::Ready(Err(fault)) => Poll::Ready(Some(Finish::Upload(fault))),
             Poll::Ready(Ok(part)) => {
+                self.settles = None;
                 if matches!(part, BodyPart::Trailers(_) | BodyPart::End) {
                     self.up = Up::Done;
                 }
@@ -416,10 +422,29 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         let carrier = view.suspended && !self.parts.windows.is_first_frame();
         let paused = upload || self.waits_for_client_read || carrier;
         self.parts.windows.pause(now, paused);
+        match upload {
+            true => self.settle(now),
+            false => self.settles = None,
+        }
         if let Some(window) = self.parts.windows.fired(now) {
             return Poll::Ready(Finish::Window(window));
         }
         self.poll_timer(cx)
+    }
+
+    /// No limit ends a gRPC call whose client falls silent. Once that lasts as long as an app may be
+    /// silent the call counts as a stream, so that it keeps nobody from the app.
+    fn settle(&mut self, now: Moment) {
+        if !self.parts.shape.grpc || self.settled {
+            return;
+        }
+        let first_frame = self.parts.windows.first_frame();
+        let settles = *self.settles.get_or_insert(now + first_frame);
+        if now >= settles {
+            self.settles = None;
+            self.settled = true;
+            self.parts.guard.enter_long_lived();
+        }
     }
 
     /// The carrier is gone before it was given any of the request, and another tunnel stands: nobody
@@ -463,7 +488,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
         } else {
             None
         };
-        let due = [self.parts.windows.due(), asking]
+        let due = [self.parts.windows.due(), asking, self.settles]
             .into_iter()
             .flatten()
             .min();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -42,6 +43,9 @@ pub enum ClientProtocol {
 pub struct ClientInfo {
     /// Address of the TCP peer (or what a trusted PROXY header said).
     pub peer: SocketAddr,
+    /// True if a PROXY header named it. Whoever that is, it is a client: a proxy is trusted by the
+    /// address of its own connection, not by what is said of it.
+    pub announced: bool,
     /// Address the client connected to.
     pub local: SocketAddr,
     /// True if the connection is TLS.
@@ -88,6 +92,32 @@ pub struct RawHead {
     pub body: BodyLength,
     /// Version spoken.
     pub protocol: ClientProtocol,
+}
+
+impl RawHead {
+    /// A gRPC call: by its type, and over HTTP/2, which alone has what gRPC needs. The same type over
+    /// HTTP/1 is a request like any other.
+    #[must_use]
+    pub fn is_grpc(&self) -> bool {
+        let text = self.headers.get(CONTENT_TYPE);
+        let text = text.and_then(|value| value.to_str().ok());
+        self.protocol == ClientProtocol::Http2 && text.is_some_and(names_grpc)
+    }
+}
+
+/// `application/grpc`, alone or with a suffix (`+proto`); not `application/grpc-web`, which is
+/// another protocol with its trailers in the body.
+#[must_use]
+pub fn names_grpc(content_type: &str) -> bool {
+    let essence = content_type
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
+    essence
+        .strip_prefix("application/grpc")
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('+'))
 }
 
 /// A piece of a client's body.

@@ -27,6 +27,8 @@ pub struct Shape {
     pub extended_connect: Option<HeaderValue>,
     /// The client waits for 100 before it sends its body.
     pub expect_continue: bool,
+    /// A gRPC call: its client may fall silent.
+    pub grpc: bool,
 }
 
 impl Shape {
@@ -51,6 +53,7 @@ pub fn request(
     }
     let mut shape = Shape {
         expect_continue: normal.expect_continue,
+        grpc: normal.grpc,
         ..Shape::default()
     };
     let mut method = normal.method.clone();

@@ -114,6 +114,8 @@ pub struct Bounds {
     pub rules: Rules,
     /// Proxies whose word about the client is believed.
     pub trusted_proxies: Vec<Cidr>,
+    /// Agents may come by WebSocket without TLS.
+    pub plain_tunnels: bool,
     /// Longest time for a connection to an app.
     pub app_connect: Duration,
     /// Longest time a kept connection may have been idle when it is used.
@@ -185,7 +187,6 @@ impl Exchanges {
                 return exchange.refuse_and_close(&failure).await;
             }
         };
-        exchange.asked.grpc = normal.grpc;
         exchange.asked.websocket = normal.is_websocket();
         exchange
             .guard
@@ -228,11 +229,18 @@ impl Exchanges {
         let shared = &self.shared;
         let now = shared.clock.now();
         let id = shared.request_id(now);
-        let client =
-            forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip));
+        let client = match shared.trusts(info) {
+            true => {
+                forwarded::client_address(&raw.headers, info.peer.ip(), |ip| shared.is_trusted(ip))
+            }
+            false => info.peer.ip().to_canonical(),
+        };
         let sinks = Arc::clone(&shared.sinks);
         let guard = ExchangeGuard::new(sinks, id, now, client, Protocol::Http(raw.protocol));
-        let asked = Asked::of(&raw.method, &raw.headers, id, &shared.node);
+        let asked = Asked {
+            grpc: raw.is_grpc(),
+            ..Asked::of(&raw.method, &raw.headers, id, &shared.node)
+        };
         Exchange {
             info,
             client,
@@ -267,10 +275,14 @@ impl Shared {
             .any(|net| net.contains(address))
     }
 
+    /// The connection is that of a trusted proxy, which speaks for its clients.
+    fn trusts(&self, info: &ClientInfo) -> bool {
+        !info.announced && self.is_trusted(info.peer.ip().to_canonical())
+    }
+
     /// The client speaks TLS, to us or to a trusted proxy in front of us.
     fn is_secure(&self, info: &ClientInfo, headers: &HeaderMap) -> bool {
-        info.tls
-            || (self.is_trusted(info.peer.ip().to_canonical()) && forwarded::says_https(headers))
+        info.tls || (self.trusts(info) && forwarded::says_https(headers))
     }
 
     /// How long an exchange may wait for this app. An app that was never reached is told at once,

@@ -86,7 +86,7 @@ pub struct Normal {
     pub expect_continue: bool,
     /// The client takes trailers.
     pub te_trailers: bool,
-    /// A gRPC call.
+    /// A gRPC call, over HTTP/2.
     pub grpc: bool,
     /// End-to-end fields. Hop-by-hop fields, `Host`, `Content-Length` and `Expect` are gone: the
     /// values above say what they said. `Bridgehead-*` of the client is kept.
@@ -152,7 +152,7 @@ pub fn normalize(raw: &RawHead, info: &ClientInfo, rules: &Rules) -> Result<Norm
         kind,
         expect_continue,
         te_trailers,
-        grpc: is_grpc(&headers),
+        grpc: raw.is_grpc(),
         headers,
         protocol: raw.protocol,
     })
@@ -367,6 +367,16 @@ fn kind(raw: &RawHead) -> Result<RequestKind, Failure> {
     }
 }
 
+/// True where a client may fall silent in the middle of what it sends: what becomes a byte pipe, and
+/// gRPC. The limits on uploads let nobody else off, whatever its fields say.
+#[must_use]
+pub fn may_fall_silent(raw: &RawHead) -> bool {
+    match kind(raw) {
+        Ok(RequestKind::Upgrade(_) | RequestKind::ExtendedConnect(_)) => true,
+        Ok(RequestKind::Plain) | Err(_) => raw.is_grpc(),
+    }
+}
+
 fn is_token(text: &str) -> bool {
     let tchar = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     !text.is_empty() && text.bytes().all(tchar)
@@ -400,14 +410,6 @@ fn te_trailers(raw: &RawHead) -> Result<bool, Failure> {
         trailers |= codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
     }
     Ok(trailers)
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    let prefix = b"application/grpc";
-    headers.get(header::CONTENT_TYPE).is_some_and(|value| {
-        let start = value.as_bytes().get(..prefix.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(prefix))
-    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use super::*;
 fn info() -> ClientInfo {
     ClientInfo {
         peer: "192.0.2.1:5000".parse().unwrap(),
+        announced: false,
         local: "198.51.100.1:8080".parse().unwrap(),
         tls: false,
         sni: None,
@@ -395,6 +396,35 @@ fn grpc_is_known_by_its_content_type() {
     };
     assert!(grpc("application/grpc") && grpc("application/grpc+proto") && grpc("Application/gRPC"));
     assert!(!grpc("application/json") && !grpc("application/gr"));
+    assert!(!grpc("application/grpc-web") && !grpc("application/grpc-web+proto"));
+    let old = h1(
+        "POST",
+        "/s/m",
+        &[("host", "a"), ("content-type", "application/grpc")],
+    );
+    assert!(!read(&old).unwrap().grpc);
+}
+
+#[test]
+fn only_what_becomes_a_pipe_and_grpc_may_fall_silent() {
+    let upgrade = [("host", "a"), ("connection", "upgrade"), ("upgrade", "x")];
+    let with = |body| RawHead {
+        body,
+        ..h1("POST", "/", &upgrade)
+    };
+    assert!(may_fall_silent(&with(BodyLength::None)));
+    assert!(!may_fall_silent(&with(BodyLength::Exact(10))));
+    assert!(!may_fall_silent(&with(BodyLength::Streamed)));
+    assert!(!may_fall_silent(&h1("POST", "/", &upgrade[..2])));
+    assert!(!may_fall_silent(&h1("CONNECT", "a:1", &[("host", "a:1")])));
+    let typed = [("content-type", "application/grpc")];
+    assert!(may_fall_silent(&h2("POST", "/s/m", "a", &typed)));
+    assert!(!may_fall_silent(&h1("POST", "/s/m", &typed)));
+    let connect = RawHead {
+        connect_protocol: Some("websocket".into()),
+        ..h2("CONNECT", "/", "a", &[])
+    };
+    assert!(may_fall_silent(&connect));
 }
 
 #[test]

@@ -8,10 +8,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bridgehead_protocol::io::carrier::{Carrier, CarrierKind, upgrade};
+use bridgehead_protocol::io::carrier::upgrade::{self, AcceptError};
+use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::verdict::{Code, Reason};
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 
 use super::front::{AnswerBody, AnswerHead, BodyPart, ClientAnswer, ClientBody, RawHead};
@@ -40,7 +41,7 @@ pub(super) async fn serve<B: ClientBody, A: ClientAnswer>(
         CODES if matches!(normal.method, Method::GET | Method::HEAD) => {
             codes(exchange, &normal.method).await
         }
-        upgrade::PATH => tunnel(shared, exchange, raw).await,
+        upgrade::PATH => tunnel(shared, exchange, raw, normal).await,
         path if path.starts_with(OUTCOMES) => outcomes::serve(shared, exchange, normal).await,
         _ => {
             exchange
@@ -72,7 +73,13 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     shared: &Arc<Shared>,
     exchange: &mut Exchange<'_, B, A>,
     raw: &RawHead,
+    normal: &Normal,
 ) {
+    if !shared.bounds.load().plain_tunnels && !shared.is_secure(exchange.info, &normal.headers) {
+        let failure = Failure::refused(Code::UpgradeUnsupported, Reason::Upgrade).with_status(426);
+        let detail = "the tunnel needs TLS here: wss://, or [tunnel] plain = true";
+        return exchange.fail(&failure.with_detail(detail)).await;
+    }
     if shared.enroll.requires_certificates() && !exchange.info.certified {
         let error = "an agent has to show a certificate of [tunnel].agent_ca here";
         shared.enroll.no_certificate(exchange.info.peer, &error);
@@ -82,8 +89,13 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     let accepted = match upgrade::accept(&raw.method, &raw.headers) {
         Ok(accepted) => accepted,
         Err(error) => {
-            let failure = Failure::refused(Code::UpgradeUnsupported, Reason::Upgrade);
-            return exchange.fail(&failure.with_detail(error.to_string())).await;
+            let failure = Failure::refused(Code::UpgradeUnsupported, Reason::Upgrade)
+                .with_status(error.status())
+                .with_detail(error.to_string());
+            if let Some((name, value)) = wanted(error) {
+                exchange.asked.fields.insert(name, value);
+            }
+            return exchange.fail(&failure).await;
         }
     };
     let status = StatusCode::SWITCHING_PROTOCOLS;
@@ -125,6 +137,21 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
         tracing::debug!(%peer, %error, "a carrier's connection failed");
     }
     exchange.guard.answered();
+}
+
+/// The field that goes with the status of a refused upgrade (RFC 9110, 15.5). The one that goes with
+/// 426 belongs to the connection, whose fields are the codec's.
+fn wanted(error: AcceptError) -> Option<(HeaderName, HeaderValue)> {
+    match error {
+        AcceptError::Method => Some((header::ALLOW, HeaderValue::from_static("GET"))),
+        AcceptError::Authorization => {
+            Some((header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer")))
+        }
+        AcceptError::NoUpgrade
+        | AcceptError::Version
+        | AcceptError::Key
+        | AcceptError::Subprotocol => None,
+    }
 }
 
 /// Bytes between a switched client connection and an in-process pipe.

@@ -85,6 +85,8 @@ impl<B: ClientBody, A: ClientAnswer> Exchange<'_, B, A> {
         }
         self.guard.failed(failure);
         let answer = answer::build(failure, &self.asked);
+        // Some dialects have a status of their own.
+        self.guard.status(answer.status.as_u16());
         self.send(answer, after).await;
     }
 

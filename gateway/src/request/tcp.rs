@@ -231,7 +231,9 @@ impl Shared {
                 Next::AtOnce => {}
                 Next::After(pause) => {
                     avoid.clear();
-                    guard.begin_hold(now);
+                    if guard.begin_hold(now).is_err() {
+                        return Err(Failure::refused(Code::BhAppStarting, missed.reason));
+                    }
                     let turn = way.app.turn(now + pause).unwrap_or_default();
                     if let Hold::Over = self.wait_tcp(client, pause + turn).await {
                         return Err(Failure::refused(Code::BhAppStarting, missed.reason));

@@ -425,6 +425,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         bounds: ArcSwap::from_pointee(Bounds {
             rules: Rules::from(&config.limits),
             trusted_proxies: Vec::new(),
+            plain_tunnels: config.tunnel.plain,
             app_connect: config.limits.app_connect,
             app_idle: config.limits.app_keep_alive_idle,
         }),
@@ -524,6 +525,7 @@ fn offer() -> AppOffer {
 fn info() -> ClientInfo {
     ClientInfo {
         peer: ([192, 0, 2, 7], 5000).into(),
+        announced: false,
         local: ([127, 0, 0, 1], 80).into(),
         tls: false,
         sni: None,

@@ -169,7 +169,10 @@ impl Exchanges {
                     }
                 }
                 Next::After(pause) => {
-                    exchange.guard.begin_hold(now);
+                    if exchange.guard.begin_hold(now).is_err() {
+                        let failure = shared.failure(&attempt, &miss, told);
+                        return exchange.fail(&failure).await;
+                    }
                     attempt.avoid.clear();
                     let turn = shared.turn(&mut *exchange.body, app, &tries, pause);
                     if turn.await == Waited::ClientLeft {
@@ -202,7 +205,7 @@ fn marked<B, A>(shared: &Shared, exchange: &Exchange<'_, B, A>, normal: &mut Nor
     // Nobody asks the request for them any more.
     let mut headers = std::mem::take(&mut normal.headers);
     headers.remove(OUTCOME_KEY);
-    let trusted = shared.is_trusted(exchange.info.peer.ip().to_canonical());
+    let trusted = shared.trusts(exchange.info);
     forwarded::mark(
         &mut headers,
         &Hop {
@@ -305,7 +308,7 @@ impl Shared {
             load: &attempt.load,
             elsewhere: &elsewhere,
             portion: &mut attempt.portion,
-            limits: &exchange.asked.limits,
+            limits: &exchange.asked.fields,
         });
         let finish = match conn {
             AppConn::Reused => forward.run().await,

@@ -90,6 +90,12 @@ impl Windows {
         matches!(self.running, Some((WindowKind::FirstFrame, _)))
     }
 
+    /// How long an app may be silent before its final head.
+    #[must_use]
+    pub const fn first_frame(&self) -> Duration {
+        self.lengths.first_frame
+    }
+
     /// When the running window will have run out; `None` while none runs.
     #[must_use]
     pub fn due(&self) -> Option<Moment> {

@@ -15,12 +15,12 @@ use bridgehead_protocol::verdict::{Code, Delivery, Judgement, Reason, Stage, Win
 use http::Method;
 use uuid::Uuid;
 
-use super::labels::{Direction, HoldResult, Outcome, Phase};
+use super::labels::{Direction, HoldResult, Outcome, Phase, SharedPlaces};
 use super::line;
 use super::metrics::{self, AppMetrics, GaugeGuard, Metrics};
 use super::remembered::Remembered;
 use super::writer::AccessLog;
-use crate::admit::{Ending, Permit};
+use crate::admit::{Ending, Limit, Permit};
 use crate::clock::Clock;
 use crate::error::Failure;
 use crate::request::front::ClientProtocol;
@@ -194,6 +194,7 @@ pub struct ExchangeGuard {
     app: Arc<AppMetrics>,
     load: Option<GaugeGuard>,
     permit: Option<Permit>,
+    held: Option<GaugeGuard>,
     held_since: Option<Moment>,
     handed_over: bool,
 }
@@ -223,6 +224,7 @@ impl ExchangeGuard {
             exchange,
             load: None,
             permit: None,
+            held: None,
             held_since: None,
             handed_over: false,
         }
@@ -353,17 +355,31 @@ impl ExchangeGuard {
     }
 
     /// The exchange waits for its app to come back; while it does it is not in flight.
-    pub fn begin_hold(&mut self, now: Moment) {
-        self.load = None;
-        if let Some(permit) = &mut self.permit {
-            permit.hold();
+    ///
+    /// # Errors
+    /// The limit by which it may not wait; it has the place that it had.
+    pub fn begin_hold(&mut self, now: Moment) -> Result<(), Limit> {
+        let held = self.permit.as_mut().map_or(Ok(()), Permit::hold);
+        if let Err(limit) = held {
+            self.app.hold_ended(HoldResult::Refused);
+            if let Limit::Share(_) = limit {
+                self.app.share_reached(SharedPlaces::Queue);
+            }
+            return held;
         }
+        self.load = None;
+        self.held.get_or_insert_with(|| self.app.held());
         self.held_since.get_or_insert(now);
+        held
     }
 
     /// The wait is over. Without a hold this does nothing.
     pub fn end_hold(&mut self, now: Moment, result: HoldResult) {
         if let Some(since) = self.held_since.take() {
+            self.held = None;
+            if let Some(permit) = &mut self.permit {
+                permit.end_hold();
+            }
             self.exchange.facts().held += now - since;
             self.app.hold_ended(result);
         }

@@ -189,7 +189,7 @@ fn a_guard_without_an_outcome_was_cut_once_the_gateway_ends() {
 fn a_refusal_is_counted_by_code_and_reason() {
     let scene = Scene::new(Format::Json);
     let mut guard = scene.begin();
-    guard.begin_hold(scene.clock.now());
+    guard.begin_hold(scene.clock.now()).unwrap();
     guard.retried(Reason::ConnectRefused);
     guard.end_hold(scene.clock.now(), HoldResult::Expired);
     guard.failed(&Failure::refused(
@@ -242,7 +242,7 @@ fn a_client_that_leaves_a_held_request_ends_the_hold() {
     let scene = Scene::new(Format::Json);
     let mut guard = scene.begin();
     guard.enter_in_flight();
-    guard.begin_hold(scene.clock.now());
+    guard.begin_hold(scene.clock.now()).unwrap();
     assert_eq!(scene.metrics.app("demo").in_flight_now(), 0);
     drop(guard);
     assert!(scene.counted(r#"holds_total{app="demo",result="client_left"}"#));

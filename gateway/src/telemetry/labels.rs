@@ -93,6 +93,8 @@ labels! {
         Expired = "expired",
         /// The client left while it was held.
         ClientLeft = "client_left",
+        /// It was not held: as many waited as may.
+        Refused = "refused",
     }
 }
 

@@ -71,7 +71,12 @@ impl Knobs {
             .resize(TUNNEL_CONNECTIONS, next.tunnel.handshakes_per_ip);
         self.budget.set(next.gateway.memory);
         self.tell_budget(shared);
-        shared.bounds.store(Arc::new(bounds(next)));
+        // As for the listeners of agents, which stay as they began.
+        let plain_tunnels = shared.bounds.load().plain_tunnels;
+        shared.bounds.store(Arc::new(Bounds {
+            plain_tunnels,
+            ..bounds(next)
+        }));
         shared.enroll.terms.store(Arc::new(tunnel_terms(next)));
     }
 }
@@ -97,6 +102,7 @@ pub(super) fn bounds(config: &Config) -> Bounds {
     Bounds {
         rules: (&config.limits).into(),
         trusted_proxies: config.public.trusted_proxies.clone(),
+        plain_tunnels: config.tunnel.plain,
         app_connect: config.limits.app_connect,
         app_idle: config.limits.app_keep_alive_idle,
     }

@@ -83,6 +83,7 @@ fn admission(limits: &Admission, now: &GateView) -> AdmissionInfo {
     AdmissionInfo {
         in_flight_limit: limits.in_flight,
         queued: now.queued,
+        held: now.held,
         queue_limit: limits.queue,
         long_lived_limit: limits.long_lived,
         large_bodies: now.large_bodies,

@@ -56,6 +56,7 @@ const RULES: Rules = Rules {
 fn info() -> ClientInfo {
     ClientInfo {
         peer: SocketAddr::from(([192, 0, 2, 1], 1)),
+        announced: false,
         local: SocketAddr::from(([192, 0, 2, 2], 80)),
         tls: false,
         sni: None,

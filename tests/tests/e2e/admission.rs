@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use crate::support::{One, Verdict, one};
 
+mod hold;
 mod share;
 
 fn demo(toml: &str) -> Setup {
@@ -383,7 +384,10 @@ async fn access_lists_go_by_the_address_that_a_trusted_proxy_tells() {
     let from = |address: &'static str| [("X-Forwarded-For", address)];
     let forbidden = Verdict::refused(403, "APP_NOT_FOUND", "denied");
     for fields in [&from("198.51.100.1")[..], &from("203.0.113.66"), &[]] {
-        forbidden.check(&client.ask("GET", "/refused", &host, fields, b"").await);
+        let told = client.ask("GET", "/refused", &host, fields, b"").await;
+        forbidden.check(&told);
+        let message = told.error("message");
+        assert!(message.contains("not open to the client"), "{message}");
     }
     let let_in = client
         .ask("GET", "/in", &host, &from("203.0.113.7"), b"")
@@ -480,7 +484,7 @@ async fn held_requests_are_not_in_flight_and_all_are_served_when_the_app_is_back
                 .await
         }));
     }
-    // More wait for the app than may be in flight or in the queue; in between none is.
+    // More wait for the app than may be in flight; in between none is, nor in the queue.
     let held_all = || async {
         let info = one.world.admin("/v1/apps/demo").await;
         let tried = info["refusals"]["count"].as_u64() > Some(20);

@@ -353,6 +353,37 @@ async fn an_upload_that_stops_is_told_as_client_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_stops_is_told_so_whatever_its_fields_promise() {
+    let setup = setup().section("limits", "upload_idle = \"1s\"");
+    let One {
+        world,
+        agent: _agent,
+        app,
+    } = one(setup, app::echo).await;
+    let host = world.host("demo");
+    let promises: [&[(&str, &str)]; 3] = [
+        &[("Connection", "upgrade"), ("Upgrade", "websocket")],
+        &[("Content-Type", "application/grpc")],
+        &[("Content-Type", "application/grpc-web+proto")],
+    ];
+    for (n, promise) in promises.into_iter().enumerate() {
+        let mut fields = promise.to_vec();
+        fields.push(("Content-Length", "10"));
+        let (target, mut client) = (format!("/up{n}"), world.h1().await);
+        client.request("POST", &target, &host, &fields, b"").await;
+        app.until_text(&target).await;
+        let answer = client.answer("POST").await;
+        assert_eq!(answer.status, 408, "{promise:?}: {}", answer.text());
+        assert_eq!(answer.error("code"), "CLIENT_TIMEOUT");
+    }
+    let in_flight = || async {
+        let now = world.metrics().await.sum("in_flight", &[("app", "demo")]);
+        (now == 0.0).then_some(())
+    };
+    wait::until(wait::SOON, "no place being taken", in_flight).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_that_never_ends_is_told_as_client_timeout() {
     let setup = setup().section("limits", "head_time = \"1s\"");
     let One {

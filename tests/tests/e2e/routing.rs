@@ -190,6 +190,47 @@ async fn a_proxy_header_from_a_trusted_peer_names_the_client() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_a_proxy_header_names_speaks_for_nobody_though_its_address_is_that_of_a_proxy()
+ {
+    let lines = "trusted_proxies = [\"127.0.0.0/8\"]\nproxy_protocol = \"from_trusted\"";
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup().section("public", lines), app::echo).await;
+    let mut client = H1::connect(world.places.public).await;
+    client
+        .send("PROXY TCP4 127.0.0.9 127.0.0.1 4711 80\r\n")
+        .await;
+    let claims = [
+        ("X-Forwarded-For", "203.0.113.9"),
+        ("X-Forwarded-Proto", "https"),
+    ];
+    let answer = client
+        .ask("GET", "/", &world.host("demo"), &claims, b"")
+        .await;
+    let text = answer.text();
+    assert!(text.contains("x-forwarded-for: 127.0.0.9\n"), "{text}");
+    assert!(text.contains("x-forwarded-proto: http\n"), "{text}");
+    let id = text.lines().find_map(|l| l.strip_prefix("x-request-id: "));
+    let known = world
+        .admin(&format!("/v1/exchanges/{}", id.expect("an id")))
+        .await;
+    assert_eq!(known["client"].as_str(), Some("127.0.0.9"), "{known}");
+    // The proxy speaks for itself: its word is believed, as without the header.
+    let mut proxy = H1::connect(world.places.public).await;
+    proxy.send("PROXY UNKNOWN\r\n").await;
+    let text = proxy
+        .ask("GET", "/", &world.host("demo"), &claims, b"")
+        .await
+        .text();
+    assert!(
+        text.contains("x-forwarded-for: 203.0.113.9, 127.0.0.1\n"),
+        "{text}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_route_may_give_the_app_another_host() {
     let One {
         world,

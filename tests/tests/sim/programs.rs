@@ -237,6 +237,7 @@ impl Programs {
             |gateway, [near, far]| {
                 let info = ClientInfo {
                     peer: NOWHERE,
+                    announced: false,
                     local: NOWHERE,
                     tls: false,
                     sni: None,

@@ -29,6 +29,7 @@ use crate::accept::{Limits, Transport};
 use crate::h1::fields::ConnectionOptions;
 use crate::h1::{BodyDecoder, Decoded};
 use crate::request::front::{BodyLength, ClientFault, ClientGone, ClientProtocol, RawHead};
+use crate::request::normalize::may_fall_silent;
 use crate::shutdown::Signal;
 
 /// Most bytes in the read buffer.
@@ -167,8 +168,7 @@ impl<IO: Transport> Core<IO> {
             true => Continue::Wanted,
             false => Continue::NotAsked,
         };
-        let switches = options.upgrade || head.method == Method::CONNECT;
-        self.upload_limited = !switches && !is_grpc(&head.headers);
+        self.upload_limited = !may_fall_silent(head);
         self.reset_exchange();
     }
 
@@ -412,10 +412,4 @@ fn expects(headers: &HeaderMap) -> bool {
     headers
         .get(header::EXPECT)
         .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
-}
-
-fn is_grpc(headers: &HeaderMap) -> bool {
-    headers
-        .get(header::CONTENT_TYPE)
-        .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }

@@ -214,6 +214,25 @@ async fn an_upload_that_stops_is_too_slow_after_its_idle_limit() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_field_lifts_the_limits_of_an_upload() {
+    for fields in [
+        "Connection: upgrade\r\nUpgrade: websocket\r\n",
+        "Connection: upgrade\r\n",
+        "Content-Type: application/grpc\r\n",
+        "Content-Type: application/grpc-web+proto\r\n",
+    ] {
+        let mut world = start();
+        let begun = Instant::now();
+        let fields = format!("{fields}Content-Length: 10\r\n");
+        world.write(&post("/echo", &fields, "")).await;
+        let answer = timeout(Duration::from_secs(60), world.rest()).await;
+        let answer = answer.unwrap_or_else(|_| panic!("nothing ends {fields}"));
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{fields}: {answer}");
+        assert!((10..=12).contains(&begun.elapsed().as_secs()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upload_that_trickles_is_too_slow_after_its_grace() {
     let mut world = start();
     let begun = Instant::now();

@@ -14,6 +14,7 @@ use crate::accept::Limits;
 use crate::accept::upload::UploadWatch;
 use crate::h1::fields::strip_forbidden_trailers;
 use crate::request::front::{BodyLength, BodyPart, ClientBody, ClientFault, RawHead};
+use crate::request::normalize::may_fall_silent;
 
 pub(super) struct Body<'a> {
     recv: RecvStream,
@@ -37,10 +38,9 @@ impl<'a> Body<'a> {
         limits: &Arc<Limits>,
     ) -> Self {
         let tunnel = head.body == BodyLength::Tunnel;
-        let grpc = starts_with(&head.headers, header::CONTENT_TYPE, b"application/grpc");
         let expects = starts_with(&head.headers, header::EXPECT, b"100-continue");
         Self {
-            upload_limited: !tunnel && !grpc,
+            upload_limited: !may_fall_silent(head),
             wants_continue: expects && !recv.is_end_stream(),
             ended: !tunnel && recv.is_end_stream(),
             recv,

@@ -375,6 +375,29 @@ async fn an_upload_that_stops_is_too_slow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upload_of_grpc_may_fall_silent_and_one_of_grpc_web_may_not() {
+    let mut world = start().await;
+    let call = |content_type: &str| {
+        let mut request = request(Method::POST, "/echo");
+        let value = content_type.parse().expect("a value");
+        request.headers_mut().insert("content-type", value);
+        request
+    };
+    let (grpc, mut up) = world.open(call("application/grpc+proto")).await;
+    let (web, _stream) = world.open(call("application/grpc-web+proto")).await;
+    let answer = answered(web.await).await.expect("an answer");
+    assert_eq!(answer.head.status(), 408);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    up.send_data(Bytes::from_static(b"late"), true)
+        .expect("a stream");
+    let answer = answered(grpc.await).await.expect("an answer");
+    assert_eq!(
+        (answer.head.status(), answer.body),
+        (200.try_into().expect("a status"), b"late".to_vec())
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_extended_connect_is_a_pipe_once_it_is_answered() {
     let mut world = start().await;
     let mut connect = request(Method::CONNECT, "/tunnel");

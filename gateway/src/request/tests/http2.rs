@@ -99,10 +99,82 @@ async fn a_grpc_call_learns_of_a_failure_by_trailers_only() {
     assert_eq!(answer.headers()["grpc-status"], "14");
     assert_eq!(answer.headers()["bridgehead-delivery"], "not_delivered");
     assert!(answer.body().is_end_stream());
+    // What is logged is what was sent; the code says that it was a failure.
+    let id = answer.headers()["x-request-id"].to_str().unwrap();
+    let line = world.exchange(id);
+    assert_eq!(
+        (&line["status"], &line["code"]),
+        (&200.into(), &"BH_APP_STARTING".into())
+    );
     drop((client, up, answer));
     world
         .end([agent], &["refused/not_delivered/BH_APP_STARTING"])
         .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_looks_like_grpc_learns_of_a_failure_as_others_do() {
+    let world = World::with("hold = \"0s\"").await;
+    let agent = world.agent("a");
+    let mut web = world.h2().await;
+    for content_type in ["application/grpc", "application/grpc-web+proto"] {
+        let mut client = world.client();
+        client
+            .post(&format!("Content-Type: {content_type}\r\n"), "x")
+            .await;
+        agent.accept().await.refuse(RefusedReason::ConnectRefused);
+        let answer = client.answer().await;
+        assert_eq!((answer.status, answer.field("grpc-status")), (503, None));
+        assert_eq!(
+            answer.verdict(),
+            "BH_APP_STARTING connect_refused not_delivered none"
+        );
+        let line = world.exchange(answer.field("x-request-id").unwrap());
+        assert_eq!(line["status"], 503);
+        client.leave();
+    }
+    // A head that is no request at all is no call either.
+    let mut client = world.client();
+    client
+        .send("POST / HTTP/1.1\r\nContent-Type: application/grpc\r\n\r\n")
+        .await;
+    assert_eq!(client.answer().await.status, 400);
+    let call = request(Method::GET, "application/grpc-web+proto");
+    let (answer, _) = web.send_request(call, true).unwrap();
+    agent.accept().await.refuse(RefusedReason::ConnectRefused);
+    let answer = answer.await.unwrap();
+    assert_eq!(answer.status(), 503);
+    assert_eq!(answer.headers()["content-type"], "application/json");
+    client.leave();
+    drop((web, answer));
+    let mut outcomes = ["refused/not_delivered/BH_APP_STARTING"; 4];
+    outcomes[0] = "refused/not_delivered/BAD_REQUEST";
+    world.end([agent], &outcomes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_client_falls_silent_leaves_its_place_in_flight() {
+    let world = World::new().await;
+    let agent = world.agent("a");
+    let mut client = world.h2().await;
+    let call = request(Method::POST, "application/grpc");
+    let (answer, mut up) = client.send_request(call, false).unwrap();
+    let mut app = agent.app().await;
+    app.take_head().await;
+    pass(SECOND * 25).await;
+    up.send_data(Bytes::from_static(b"one"), false).unwrap();
+    app.take_until("one\r\n").await;
+    pass(SECOND * 29).await;
+    assert_eq!(world.load(), (1, 0), "each message begins the wait anew");
+    pass(SECOND * 2).await;
+    assert_eq!(world.load(), (0, 1));
+    up.send_data(Bytes::from_static(b"two"), true).unwrap();
+    app.take_until("two\r\n0\r\n\r\n").await;
+    app.answer("done").await;
+    let mut body = answer.await.unwrap().into_body();
+    assert_eq!(read(&mut body).await.unwrap().0, b"done");
+    drop((client, up, body, app));
+    world.end([agent], &["answered/delivered/"]).await;
 }
 
 #[tokio::test(start_paused = true)]

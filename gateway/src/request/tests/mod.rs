@@ -7,6 +7,7 @@ mod ending;
 mod evidence;
 mod go;
 mod h2c;
+mod hold;
 mod http2;
 mod ledger;
 mod memory;

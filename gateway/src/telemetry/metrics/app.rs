@@ -18,6 +18,7 @@ pub(super) struct PerApp {
     seconds: HistogramVec,
     in_flight: IntGaugeVec,
     long_lived: IntGaugeVec,
+    held: IntGaugeVec,
     queue_depth: IntGaugeVec,
     queue_wait: HistogramVec,
     client_share: IntCounterVec,
@@ -47,6 +48,11 @@ impl PerApp {
                 "Upgraded, streaming and TCP exchanges",
                 &["app"],
             ),
+            held: families.gauges(
+                "held",
+                "Requests and TCP connections whose app is away, waiting or trying again",
+                &["app"],
+            ),
             queue_depth: families.gauges(
                 "queue_depth",
                 "Requests that wait for a place in flight",
@@ -74,7 +80,7 @@ impl PerApp {
             ),
             holds: families.counters(
                 "holds_total",
-                "Requests that waited for their app to come back",
+                "Requests that waited for their app to come back, or might not",
                 &["app", "result"],
             ),
             retries: families.counters(
@@ -88,27 +94,43 @@ impl PerApp {
 }
 
 impl PerApp {
-    /// Removes the series of an app that are there from its first request on.
+    /// Removes the series of an app that are there from its first request on. Taken apart whole: a family
+    /// that is new has to say here how it goes.
     fn remove(&self, label: &str) {
+        let Self {
+            exchanges: _,
+            seconds,
+            in_flight,
+            long_lived,
+            held,
+            queue_depth,
+            queue_wait,
+            client_share,
+            refusals: _,
+            windows,
+            holds,
+            retries: _,
+            bytes,
+        } = self;
         // A series that is not there has nothing to remove.
-        let _ = self.in_flight.remove_label_values(&[label]);
-        let _ = self.long_lived.remove_label_values(&[label]);
-        let _ = self.queue_depth.remove_label_values(&[label]);
-        let _ = self.queue_wait.remove_label_values(&[label]);
+        for gauge in [in_flight, long_lived, held, queue_depth] {
+            let _ = gauge.remove_label_values(&[label]);
+        }
+        let _ = queue_wait.remove_label_values(&[label]);
         for phase in Phase::ALL {
-            let _ = self.seconds.remove_label_values(&[label, phase.as_str()]);
+            let _ = seconds.remove_label_values(&[label, phase.as_str()]);
         }
         for places in SharedPlaces::ALL {
-            let _ = (self.client_share).remove_label_values(&[label, places.as_str()]);
+            let _ = client_share.remove_label_values(&[label, places.as_str()]);
         }
         for window in [WindowKind::FirstFrame, WindowKind::Stall] {
-            let _ = self.windows.remove_label_values(&[label, window.as_str()]);
+            let _ = windows.remove_label_values(&[label, window.as_str()]);
         }
         for result in HoldResult::ALL {
-            let _ = self.holds.remove_label_values(&[label, result.as_str()]);
+            let _ = holds.remove_label_values(&[label, result.as_str()]);
         }
         for direction in Direction::ALL {
-            let _ = self.bytes.remove_label_values(&[label, direction.as_str()]);
+            let _ = bytes.remove_label_values(&[label, direction.as_str()]);
         }
     }
 }
@@ -132,6 +154,7 @@ pub struct AppMetrics {
     phases: Vec<Histogram>,
     in_flight: IntGauge,
     long_lived: IntGauge,
+    held: IntGauge,
     queue_depth: IntGauge,
     queue_wait: Histogram,
     client_share: Vec<IntCounter>,
@@ -160,6 +183,7 @@ impl AppMetrics {
             }),
             in_flight: families.in_flight.with_label_values(&[label]),
             long_lived: families.long_lived.with_label_values(&[label]),
+            held: families.held.with_label_values(&[label]),
             queue_depth: families.queue_depth.with_label_values(&[label]),
             queue_wait: families.queue_wait.with_label_values(&[label]),
             client_share: each(SharedPlaces::ALL, |p| {
@@ -185,6 +209,11 @@ impl AppMetrics {
     /// Count an exchange as long-lived until the guard is dropped.
     pub fn long_lived(&self) -> GaugeGuard {
         GaugeGuard::raise(&self.long_lived)
+    }
+
+    /// Count an exchange as waiting for its app until the guard is dropped.
+    pub fn held(&self) -> GaugeGuard {
+        GaugeGuard::raise(&self.held)
     }
 
     /// Count a request as waiting for a place until the guard is dropped.
