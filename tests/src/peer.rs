@@ -3,7 +3,7 @@
 //!
 //! Must not: judge what the gateway says. Whatever it hears is handed to the test, PING included.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bridgehead_protocol::wire::{
@@ -11,7 +11,7 @@ use bridgehead_protocol::wire::{
 };
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// A connection to the tunnel's listener.
 pub struct Peer {
@@ -30,6 +30,16 @@ impl Peer {
             stream,
             heard: BytesMut::new(),
         }
+    }
+
+    /// Dials from that address of this machine. Whom the listener refuses may get a reset here already.
+    pub async fn dial_from(from: IpAddr, tunnel: SocketAddr) -> std::io::Result<Self> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(from, 0))?;
+        Ok(Self {
+            stream: socket.connect(tunnel).await?,
+            heard: BytesMut::new(),
+        })
     }
 
     /// Says a frame; false if the gateway is gone.

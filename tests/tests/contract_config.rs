@@ -49,7 +49,10 @@ const GATEWAYS: [&str; 4] = [
 const KEYS: [(&str, &[&str]); 9] = [
     ("[gateway]", &["node", "workers", "memory", "grace", "drain_delay", "hosts"]),
     ("[public]", &["http", "https", "domain", "tls", "trusted_proxies", "proxy_protocol"]),
-    ("[tunnel]", &["listen", "tls", "agent_ca", "agent_cert", "plain", "resume_window", "handshake"]),
+    ("[tunnel]", &[
+        "listen", "tls", "agent_ca", "agent_cert", "plain", "resume_window", "handshake",
+        "handshakes_per_ip", "tunnels_per_agent", "apps_per_agent",
+    ]),
     ("[admin]", &["listen", "token_hash"]),
     ("[limits]", &[
         "head_size", "head_fields", "uri_size", "head_time", "upload_idle", "upload_rate",

@@ -13,6 +13,7 @@ use bridgehead_protocol::verdict::{Code, Reason};
 /// Name, type, labels. A change here is a change of the contract.
 const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_access_log_dropped_total", "counter", &[]),
+    ("bridgehead_agent_limits_total", "counter", &["limit"]),
     ("bridgehead_app_agents", "gauge", &["app"]),
     ("bridgehead_build_info", "gauge", &["version"]),
     ("bridgehead_bytes_total", "counter", &["app", "direction"]),
@@ -28,6 +29,11 @@ const LIST: &[(&str, &str, &[&str])] = &[
         &["app", "places"],
     ),
     ("bridgehead_connections", "gauge", &["kind"]),
+    (
+        "bridgehead_connections_refused_total",
+        "counter",
+        &["listener", "reason"],
+    ),
     ("bridgehead_descriptors", "gauge", &["kind"]),
     (
         "bridgehead_exchange_seconds",
@@ -63,6 +69,11 @@ const LIST: &[(&str, &str, &[&str])] = &[
     ("bridgehead_start_time_seconds", "gauge", &[]),
     ("bridgehead_starved_streams_total", "counter", &[]),
     ("bridgehead_streams", "gauge", &["state"]),
+    (
+        "bridgehead_tls_failures_total",
+        "counter",
+        &["listener", "reason"],
+    ),
     ("bridgehead_tunnels", "gauge", &["state"]),
     (
         "bridgehead_windows_fired_total",
@@ -115,6 +126,26 @@ const VALUES: &[(&str, &str, &[&str])] = &[
         "bridgehead_connections",
         "kind",
         &["admin", "http1", "http2", "pending", "tcp", "tunnel"],
+    ),
+    (
+        "bridgehead_agent_limits_total",
+        "limit",
+        &["apps", "memory", "news", "pace", "tunnels"],
+    ),
+    (
+        "bridgehead_connections_refused_total",
+        "listener",
+        &["public", "tunnel"],
+    ),
+    (
+        "bridgehead_connections_refused_total",
+        "reason",
+        &["connections", "per_ip", "proxy_header"],
+    ),
+    (
+        "bridgehead_tls_failures_total",
+        "reason",
+        &["closed", "failed", "timed_out"],
     ),
     (
         "bridgehead_handshakes_total",

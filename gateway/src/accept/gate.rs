@@ -1,12 +1,19 @@
 //! How many connections there may be, in all and from one address.
 //!
 //! Shared by every worker's listeners. A place is a [`Permit`]; dropping it gives the place back, so
-//! the counts are right on every exit.
+//! the counts are right on every exit. Whoever finds no place, or ends before it is anybody's client, is
+//! counted here by the reason.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
+
+use super::seldom::Seldom;
+use crate::telemetry::labels::{ConnectionRefused, TlsFailure};
+use crate::telemetry::metrics::ListenerMetrics;
 
 /// One client for the count: an IPv4 address, or the /64 that one IPv6 customer holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,25 +40,28 @@ pub struct Gate {
     open: AtomicUsize,
     by_origin: Mutex<HashMap<Origin, usize>>,
     numbers: AtomicU64,
-    refused: AtomicU64,
     at_the_door: AtomicUsize,
+    counts: ListenerMetrics,
+    warned: Mutex<Seldom>,
 }
 
 /// Connections without a place that are told so at the same time; the others are reset.
 const AT_THE_DOOR: usize = 64;
 
 impl Gate {
-    /// A gate for `most` connections, `most_per_origin` of them from one address.
+    /// A gate for `most` connections, `most_per_origin` of them from one address. `counts` those without
+    /// a place.
     #[must_use]
-    pub fn new(most: usize, most_per_origin: usize) -> Arc<Self> {
+    pub fn new(most: usize, most_per_origin: usize, counts: ListenerMetrics) -> Arc<Self> {
         Arc::new(Self {
             most: AtomicUsize::new(most),
             most_per_origin: AtomicUsize::new(most_per_origin),
             open: AtomicUsize::new(0),
             by_origin: Mutex::new(HashMap::new()),
             numbers: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
             at_the_door: AtomicUsize::new(0),
+            counts,
+            warned: Mutex::default(),
         })
     }
 
@@ -68,10 +78,10 @@ impl Gate {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Connections that found no place, since the start.
+    /// Connections that were refused for that reason, since the start.
     #[must_use]
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
+    pub fn refused(&self, reason: ConnectionRefused) -> u64 {
+        self.counts.refused_now(reason)
     }
 
     /// A place for one more connection, if there is one.
@@ -82,7 +92,7 @@ impl Gate {
             .open
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, below);
         if entered.is_err() {
-            self.refused.fetch_add(1, Ordering::Relaxed);
+            self.counts.refused(ConnectionRefused::Connections);
             return None;
         }
         Some(Permit {
@@ -145,7 +155,7 @@ impl Permit {
         let mut origins = self.gate.origins();
         let open = origins.entry(origin).or_insert(0);
         if *open >= self.gate.most_per_origin.load(Ordering::Relaxed) {
-            self.gate.refused.fetch_add(1, Ordering::Relaxed);
+            self.gate.counts.refused(ConnectionRefused::PerIp);
             return false;
         }
         *open += 1;
@@ -155,17 +165,61 @@ impl Permit {
     }
 }
 
+impl Permit {
+    /// The count for its address as a guard of its own, for a connection that counts only until it is
+    /// known who it is.
+    #[must_use]
+    pub fn split_claim(&mut self) -> Option<Claim> {
+        self.origin.take().map(|origin| Claim {
+            gate: Arc::clone(&self.gate),
+            origin,
+        })
+    }
+
+    /// Count that the connection is refused although it had a place.
+    pub fn refused(&self, reason: ConnectionRefused) {
+        self.gate.counts.refused(reason);
+    }
+
+    /// Count that its TLS handshake came to nothing.
+    pub fn tls_failed(&self, failure: TlsFailure) {
+        self.gate.counts.tls_failed(failure);
+    }
+
+    /// How many refused connections to warn of, this one included, if it is time for a warning.
+    #[must_use]
+    pub(super) fn worth_a_warning(&self) -> Option<u64> {
+        let mut warned = self
+            .gate
+            .warned
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        warned.one(Instant::now())
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.gate.open.fetch_sub(1, Ordering::Relaxed);
-        let Some(origin) = self.origin else {
-            return;
-        };
+        drop(self.split_claim());
+    }
+}
+
+/// The count of one connection for its address; taken back by its drop.
+#[derive(Debug)]
+#[must_use = "the count is taken back when this is dropped"]
+pub struct Claim {
+    gate: Arc<Gate>,
+    origin: Origin,
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
         let mut origins = self.gate.origins();
-        if let Some(open) = origins.get_mut(&origin) {
+        if let Some(open) = origins.get_mut(&self.origin) {
             *open -= 1;
             if *open == 0 {
-                origins.remove(&origin);
+                origins.remove(&self.origin);
             }
         }
     }
@@ -174,6 +228,13 @@ impl Drop for Permit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::labels::Listener;
+    use crate::telemetry::metrics::Metrics;
+
+    fn gate(most: usize, most_per_origin: usize) -> Arc<Gate> {
+        let counts = Metrics::new().listener(Listener::Public);
+        Gate::new(most, most_per_origin, counts)
+    }
 
     fn ip(text: &str) -> IpAddr {
         text.parse().expect("an address")
@@ -181,11 +242,12 @@ mod tests {
 
     #[test]
     fn a_place_is_given_back_on_every_exit() {
-        let gate = Gate::new(2, 2);
+        let gate = gate(2, 2);
         let first = gate.enter().expect("a place");
         let second = gate.enter().expect("a place");
         assert!(gate.enter().is_none());
-        assert_eq!((gate.open(), gate.refused()), (2, 1));
+        let refused = gate.refused(ConnectionRefused::Connections);
+        assert_eq!((gate.open(), refused), (2, 1));
         assert_eq!((first.number(), second.number()), (1, 2));
         drop(first);
         assert!(gate.enter().is_some());
@@ -195,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_smaller_gate_keeps_who_is_in_and_lets_nobody_in_until_enough_have_left() {
-        let gate = Gate::new(2, 2);
+        let gate = gate(2, 2);
         let inside = [gate.enter(), gate.enter()];
         gate.resize(1, 1);
         assert_eq!((gate.open(), gate.enter().is_none()), (2, true));
@@ -208,8 +270,26 @@ mod tests {
     }
 
     #[test]
+    fn an_address_has_room_again_once_it_is_known_who_is_behind_it() {
+        let gate = gate(9, 1);
+        let mut known = gate.enter().expect("a place");
+        assert!(known.claim(ip("192.0.2.1")));
+        let claim = known.split_claim().expect("it was claimed");
+        let mut next = gate.enter().expect("a place");
+        assert!(!next.claim(ip("192.0.2.1")));
+        assert_eq!(gate.refused(ConnectionRefused::PerIp), 1);
+        drop(claim);
+        let mut next = gate.enter().expect("a place");
+        assert!(next.claim(ip("192.0.2.1")));
+        drop(known);
+        assert!(!gate.enter().expect("a place").claim(ip("192.0.2.1")));
+        drop(next);
+        assert!(gate.origins().is_empty());
+    }
+
+    #[test]
     fn one_address_cannot_take_every_place() {
-        let gate = Gate::new(100, 1);
+        let gate = gate(100, 1);
         let claim = |address: &str| {
             let mut permit = gate.enter().expect("a place");
             permit.claim(ip(address)).then_some(permit)

@@ -16,7 +16,7 @@ use tokio_rustls::LazyConfigAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::door::{self, Doorkeeper};
-use super::gate::DoorPlace;
+use super::gate::{DoorPlace, Permit};
 use super::listener::{Arrival, Serve, refuse};
 use super::opening::{Entry, Opened, Opening, canonical, open};
 use super::prefixed::Prefixed;
@@ -24,6 +24,7 @@ use super::{Corridor, Limits, Spoken, Transport, http1, http2};
 use crate::cert::agents::PublicTerms;
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
+use crate::telemetry::labels::TlsFailure;
 
 /// Protocols offered to TLS clients, preferred first.
 pub const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
@@ -61,7 +62,7 @@ impl<C: Corridor> Serve for HttpFront<C> {
             Entry::Gone => return,
         };
         match self.tls.clone() {
-            Some(terms) => self.secured(stream, info, &terms).await,
+            Some(terms) => self.secured(stream, info, &terms, &permit).await,
             None => self.plain(stream, info).await,
         }
         drop(permit);
@@ -107,7 +108,13 @@ impl<C: Corridor> HttpFront<C> {
         drop(door);
     }
 
-    async fn secured(&self, stream: TcpStream, mut info: ClientInfo, terms: &PublicTerms) {
+    async fn secured(
+        &self,
+        stream: TcpStream,
+        mut info: ClientInfo,
+        terms: &PublicTerms,
+        permit: &Permit,
+    ) {
         let limits = self.limits.load_full();
         let pending = self.corridor.connected(Spoken::Pending);
         let handshake = async {
@@ -118,9 +125,13 @@ impl<C: Corridor> HttpFront<C> {
         let stream: TlsStream<TcpStream> = match timeout(limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
+                permit.tls_failed(tls_failure(&error));
                 return tracing::debug!(peer = %info.peer, %error, "a TLS handshake failed");
             }
-            Err(_) => return tracing::debug!(peer = %info.peer, "a TLS handshake took too long"),
+            Err(_) => {
+                permit.tls_failed(TlsFailure::TimedOut);
+                return tracing::debug!(peer = %info.peer, "a TLS handshake took too long");
+            }
         };
         let session = stream.get_ref().1;
         let is_h2 = session.alpn_protocol() == Some(ALPN[0]);
@@ -159,6 +170,16 @@ impl<C: Corridor> HttpFront<C> {
                 http1::serve(stream, first, &info, &self.corridor, &limits, signal).await;
             }
         }
+    }
+}
+
+/// Whose fault it was: what rustls says is carried as an error of invalid data.
+#[must_use]
+pub fn tls_failure(error: &std::io::Error) -> TlsFailure {
+    let told = (error.get_ref()).is_some_and(|inner| inner.is::<rustls::Error>());
+    match told {
+        true => TlsFailure::Failed,
+        false => TlsFailure::Closed,
     }
 }
 

@@ -4,6 +4,10 @@
 //! fields, connection-specific fields and body lengths are checked by `h2` and end as stream errors
 //! before the corridor hears of the stream.
 //!
+//! A request head that stops halfway has no time limit of its own: `h2` gives no sign of it before it is
+//! whole. But nothing else may come between its frames, the answer to a keep-alive ping neither, so it
+//! lives for a ping's interval and patience and no longer.
+//!
 //! A connection that ends is still read for a moment: a socket closed over unread bytes is reset, and the
 //! reset would overtake the GOAWAY that says why.
 //!
@@ -13,6 +17,7 @@
 
 mod answer;
 mod body;
+mod ending;
 #[cfg(test)]
 mod frame_tests;
 mod head;
@@ -34,6 +39,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::answer::{Answer, Out};
 use self::body::Body;
+use self::ending::{Ending, Next, Unsent, Writing};
 use self::head::Unfit;
 use super::{Corridor, Limits};
 use crate::pressure::TIGHT_IDLE;
@@ -52,7 +58,7 @@ const LINGER_BYTES: usize = 1024 * 1024;
 
 /// Serve one connection to its end. Dropping the future cuts it and all of its streams.
 pub async fn serve<IO, C>(
-    mut io: IO,
+    io: IO,
     info: &ClientInfo,
     corridor: &C,
     limits: &Arc<Limits>,
@@ -61,6 +67,9 @@ pub async fn serve<IO, C>(
     IO: AsyncRead + AsyncWrite + Unpin + Send,
     C: Corridor,
 {
+    let unsent = Unsent::default();
+    let mut ending = Ending::new(unsent.clone());
+    let mut io = Writing::new(io, unsent);
     let handshake = settings(limits).handshake(&mut io);
     let Ok(Ok(mut connection)) = timeout(limits.handshake, handshake).await else {
         return;
@@ -75,13 +84,12 @@ pub async fn serve<IO, C>(
         limits: Arc::clone(limits),
     };
     let mut streams = JoinSet::new();
-    let mut ending = false;
     let mut idle_end = Instant::now() + limits.keep_alive;
     let mut tight = false;
     let hears = loop {
         tokio::select! { biased;
-            () = signal.draining(), if !ending => {
-                ending = true;
+            () = signal.draining(), if ending.is_open() => {
+                ending.asked();
                 connection.graceful_shutdown();
             }
             () = limits.pressure.tight(), if streams.is_empty() && !tight => {
@@ -91,6 +99,7 @@ pub async fn serve<IO, C>(
             () = pulse.stopped() => break false,
             Some(_) = streams.join_next() => {
                 tight = false;
+                ending.stream_over();
                 idle_end = Instant::now() + limits.keep_alive;
             }
             accepted = next_stream(&mut connection) => match accepted {
@@ -99,9 +108,16 @@ pub async fn serve<IO, C>(
                 }
                 None => break true,
             },
-            () = sleep_until(idle_end), if streams.is_empty() && !ending => {
-                ending = true;
+            () = sleep_until(idle_end), if streams.is_empty() && ending.is_open() => {
+                ending.asked();
                 connection.graceful_shutdown();
+            }
+            () = ending.patience(), if streams.is_empty() && !ending.is_open() => {
+                match ending.next() {
+                    Next::Wait => {}
+                    Next::Tell => connection.abrupt_shutdown(Reason::NO_ERROR),
+                    Next::Close => break true,
+                }
             }
         }
     };

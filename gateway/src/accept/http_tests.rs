@@ -22,11 +22,14 @@ use crate::accept::testing::Scripted;
 use crate::cert::CertStore;
 use crate::config::{CertificateFiles, Cidr, Config};
 use crate::shutdown::Shutdown;
+use crate::telemetry::labels::{ConnectionRefused, Listener};
+use crate::telemetry::metrics::Metrics;
 
 struct World {
     address: SocketAddr,
     corridor: Scripted,
     gate: Arc<Gate>,
+    metrics: Arc<Metrics>,
     shutdown: Shutdown,
     running: tokio::task::JoinHandle<()>,
 }
@@ -44,7 +47,8 @@ fn terms(store: &Arc<CertStore>) -> Arc<PublicTerms> {
 async fn start(tls: Option<Arc<PublicTerms>>, trusted: Vec<Cidr>) -> World {
     let socket = TcpListener::bind("127.0.0.1:0").await.expect("a listener");
     let address = socket.local_addr().expect("an address");
-    let (corridor, gate, shutdown) = (Scripted::default(), Gate::new(8, 2), Shutdown::new());
+    let (corridor, metrics, shutdown) = (Scripted::default(), Metrics::new(), Shutdown::new());
+    let gate = Gate::new(8, 2, metrics.listener(Listener::Public));
     let front = HttpFront {
         corridor: corridor.clone(),
         limits: Arc::new(ArcSwap::from_pointee(Limits::default())),
@@ -61,6 +65,7 @@ async fn start(tls: Option<Arc<PublicTerms>>, trusted: Vec<Cidr>) -> World {
         address,
         corridor,
         gate,
+        metrics,
         shutdown,
         running: tokio::spawn(loop_),
     }
@@ -232,6 +237,43 @@ async fn a_trusted_proxy_says_who_connected_and_must_say_it() {
 }
 
 #[tokio::test]
+async fn a_proxy_that_says_nothing_valid_is_counted_and_one_that_only_looks_in_is_not() {
+    let world = start(None, loopback()).await;
+    let refused = || world.gate.refused(ConnectionRefused::ProxyHeader);
+    let mut looks_in = world.connect().await;
+    looks_in.shutdown().await.expect("an end");
+    assert_eq!(looks_in.read(&mut [0]).await.unwrap_or(0), 0, "it is over");
+    assert_eq!(refused(), 0);
+    let mut stops = world.connect().await;
+    stops.write_all(b"PROX").await.expect("a write");
+    stops.shutdown().await.expect("an end");
+    assert_eq!(stops.read(&mut [0]).await.unwrap_or(0), 0, "it is over");
+    assert_eq!(refused(), 1);
+    world.say(GET).await;
+    assert_eq!(refused(), 2);
+}
+
+#[tokio::test]
+async fn handshakes_that_come_to_nothing_are_counted_by_the_reason() {
+    let pairs = pairs(&["one.example"]);
+    let store = Arc::new(CertStore::load(&pairs.files).expect("certificates"));
+    let world = start(Some(terms(&store)), Vec::new()).await;
+    let failed = |reason: &str| {
+        let line =
+            format!(r#"bridgehead_tls_failures_total{{listener="public",reason="{reason}"}} "#);
+        let text = world.metrics.render().expect("consistent");
+        let count = text.lines().find_map(|l| l.strip_prefix(&line));
+        count.map_or(0, |count| count.parse::<u64>().expect("a number"))
+    };
+    world.say(GET).await;
+    assert_eq!((failed("failed"), failed("closed")), (1, 0));
+    let mut leaves = world.connect().await;
+    leaves.shutdown().await.expect("an end");
+    assert_eq!(leaves.read(&mut [0]).await.unwrap_or(0), 0, "it is over");
+    assert_eq!((failed("failed"), failed("closed")), (1, 1));
+}
+
+#[tokio::test]
 async fn a_header_of_a_stranger_is_a_malformed_request() {
     let world = start(None, Vec::new()).await;
     let header = "PROXY TCP4 192.0.2.1 192.0.2.9 5000 443\r\n";
@@ -256,7 +298,8 @@ async fn one_address_has_few_places_and_a_drain_ends_idle_connections() {
         told.starts_with("HTTP/1.1 503 ") && told.ends_with("Overload"),
         "{told}"
     );
-    assert_eq!((world.gate.open(), world.gate.refused()), (2, 1));
+    let refused = world.gate.refused(ConnectionRefused::PerIp);
+    assert_eq!((world.gate.open(), refused), (2, 1));
     world.shutdown.drain();
     world.running.await.expect("the loop ends");
     assert_eq!(world.gate.open(), 0);

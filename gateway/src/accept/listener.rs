@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep_until};
 
 use super::gate::{DoorPlace, Gate, Permit};
 use crate::shutdown::Signal;
@@ -146,13 +146,22 @@ fn admit<S: Serve>(
     }
 }
 
+/// A pause after the process ran out of something.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    span: Duration,
+    /// A moment and not a span to wait: whoever waits is interrupted by every connection that ends.
+    until: Instant,
+}
+
 /// One attempt; `None` if nothing was accepted. An exhausted process pauses, longer each time.
+/// Cancel safe: a pause goes on where it was.
 async fn accept(
     listener: &TcpListener,
-    pause: &mut Option<Duration>,
+    pause: &mut Option<Pause>,
 ) -> Option<(TcpStream, SocketAddr)> {
     if let Some(pause) = *pause {
-        sleep(pause).await;
+        sleep_until(pause.until).await;
     }
     match listener.accept().await {
         Ok(accepted) => {
@@ -160,9 +169,13 @@ async fn accept(
             Some(accepted)
         }
         Err(error) => {
-            *pause = pause_after(&error, *pause);
-            if let Some(pause) = *pause {
-                tracing::warn!(%error, millis = pause.as_millis(), "cannot accept connections");
+            let span = pause_after(&error, pause.map(|pause| pause.span));
+            *pause = span.map(|span| Pause {
+                span,
+                until: Instant::now() + span,
+            });
+            if let Some(span) = span {
+                tracing::warn!(%error, millis = span.as_millis(), "cannot accept connections");
             }
             None
         }
@@ -181,7 +194,7 @@ fn pause_after(error: &io::Error, last: Option<Duration>) -> Option<Duration> {
 }
 
 /// Make the close of `stream` a reset.
-pub(super) fn refuse(stream: &TcpStream) {
+pub(crate) fn refuse(stream: &TcpStream) {
     if let Err(error) = stream.set_zero_linger() {
         tracing::debug!(%error, "a refused connection is already gone");
     }
@@ -206,6 +219,12 @@ mod tests {
 
     use super::*;
     use crate::shutdown::Shutdown;
+    use crate::telemetry::labels::{ConnectionRefused, Listener};
+    use crate::telemetry::metrics::Metrics;
+
+    fn gate(most: usize) -> Arc<Gate> {
+        Gate::new(most, most, Metrics::new().listener(Listener::Public))
+    }
 
     /// "Too many open files" in Linux and the BSDs.
     const EMFILE: i32 = 24;
@@ -268,7 +287,7 @@ mod tests {
         let address = "127.0.0.1:0".parse().expect("an address");
         let listener = bind(address, 1).expect("a listener").remove(0);
         let address = listener.local_addr().expect("an address");
-        let gate = Gate::new(1, 1);
+        let gate = gate(1);
         let shutdown = Shutdown::new();
         let (sender, mut served) = mpsc::channel(8);
         let loop_ = run(
@@ -284,7 +303,8 @@ mod tests {
         let mut byte = [0];
         let refused = second.read(&mut byte).await.expect_err("a reset");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionReset);
-        assert_eq!((gate.open(), gate.refused()), (1, 1));
+        let refused = gate.refused(ConnectionRefused::Connections);
+        assert_eq!((gate.open(), refused), (1, 1));
         shutdown.drain();
         drop(first);
         running.await.expect("the loop ends");
@@ -297,7 +317,7 @@ mod tests {
         let address = "127.0.0.1:0".parse().expect("an address");
         let listener = bind(address, 1).expect("a listener").remove(0);
         let address = listener.local_addr().expect("an address");
-        let gate = Gate::new(10, 10);
+        let gate = gate(10);
         let shutdown = Shutdown::new();
         let (sender, mut served) = mpsc::channel(8);
         let loop_ = run(
@@ -312,6 +332,27 @@ mod tests {
         shutdown.force();
         running.await.expect("the loop ends");
         assert_eq!(gate.open(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pause_ends_although_connections_that_end_interrupt_it() {
+        let address = "127.0.0.1:0".parse().expect("an address");
+        let listener = on_runtime(bind(address, 1).expect("a listener").remove(0));
+        let address = listener.local_addr().expect("an address");
+        let _client = TcpStream::connect(address).await.expect("a connection");
+        let begun = Instant::now();
+        let mut pause = Some(Pause {
+            span: PAUSE_LAST,
+            until: begun + PAUSE_LAST,
+        });
+        let often = PAUSE_LAST / 10;
+        let mut accepted = None;
+        for _ in 0..20 {
+            let one = tokio::time::timeout(often, accept(&listener, &mut pause)).await;
+            accepted = accepted.or(one.ok().flatten());
+        }
+        assert!(accepted.is_some(), "nobody is let in any more");
+        assert!(pause.is_none());
     }
 
     #[test]

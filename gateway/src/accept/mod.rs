@@ -15,6 +15,7 @@ pub mod listener;
 pub mod opening;
 mod prefixed;
 pub mod proxy_header;
+mod seldom;
 pub mod tcp;
 #[cfg(test)]
 mod testing;

@@ -3,7 +3,7 @@
 //! Behind a trusted proxy that speaks the PROXY protocol the address is what the proxy says; a
 //! trusted proxy itself is not counted as one client. Nothing of the client's own bytes is read.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
@@ -12,9 +12,10 @@ use tokio::time::timeout;
 
 use super::gate::{DoorPlace, Permit};
 use super::listener::Arrival;
-use super::proxy_header::{self, NotProxied, Proxied};
+use super::proxy_header::{self, Proxied};
 use crate::config::Cidr;
 use crate::request::front::ClientInfo;
+use crate::telemetry::labels::ConnectionRefused;
 
 /// How connections to a listener begin.
 #[derive(Clone, Debug)]
@@ -25,6 +26,15 @@ pub struct Opening {
     pub proxy_headers: bool,
     /// How long the header may take.
     pub patience: Duration,
+}
+
+impl Opening {
+    /// True if connections from there may be those of many clients.
+    #[must_use]
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted.iter().any(|net| net.contains(address))
+    }
 }
 
 /// A connection whose client is known.
@@ -57,7 +67,7 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
         return Entry::Gone;
     };
     let mut local = canonical(local);
-    let trusted = opening.trusted.iter().any(|net| net.contains(peer.ip()));
+    let trusted = opening.trusts(peer.ip());
     let mut announced = false;
     if trusted && opening.proxy_headers {
         match timeout(opening.patience, read_header(&mut stream)).await {
@@ -69,8 +79,16 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
                 announced = true;
             }
             Ok(Ok(Proxied::Itself)) => {}
-            Ok(Err(NotProxied)) | Err(_) => {
-                tracing::warn!(%peer, "a trusted proxy sent no valid PROXY header");
+            // As a balancer does that only looks whether the port answers.
+            Ok(Err(NoHeader::Nothing)) => {
+                tracing::debug!(%peer, "a trusted proxy closed without a byte");
+                return Entry::Gone;
+            }
+            Ok(Err(NoHeader::Invalid)) | Err(_) => {
+                permit.refused(ConnectionRefused::ProxyHeader);
+                if let Some(count) = permit.worth_a_warning() {
+                    tracing::warn!(%peer, count, "a trusted proxy sent no valid PROXY header");
+                }
                 return Entry::Gone;
             }
         }
@@ -97,18 +115,33 @@ pub(super) async fn open(arrival: Arrival, opening: &Opening) -> Entry {
     })
 }
 
+/// Why there is no header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NoHeader {
+    /// The connection ended before it began.
+    Nothing,
+    /// What came is none.
+    Invalid,
+}
+
 /// Read the header and not one byte more.
-async fn read_header(stream: &mut TcpStream) -> Result<Proxied, NotProxied> {
+async fn read_header(stream: &mut TcpStream) -> Result<Proxied, NoHeader> {
     let mut header = Vec::new();
     loop {
-        if let Some((proxied, len)) = proxy_header::parse(&header)? {
+        let parsed = proxy_header::parse(&header).map_err(|_| NoHeader::Invalid)?;
+        if let Some((proxied, len)) = parsed {
             debug_assert_eq!(len, header.len());
             return Ok(proxied);
         }
-        let had = header.len();
-        header.resize(had + proxy_header::missing(&header), 0);
-        let read = stream.read_exact(&mut header[had..]).await;
-        read.map_err(|_| NotProxied)?;
+        let mut filled = header.len();
+        header.resize(filled + proxy_header::missing(&header), 0);
+        while filled < header.len() {
+            match stream.read(&mut header[filled..]).await {
+                Ok(0) | Err(_) if filled == 0 => return Err(NoHeader::Nothing),
+                Ok(0) | Err(_) => return Err(NoHeader::Invalid),
+                Ok(read) => filled += read,
+            }
+        }
     }
 }
 

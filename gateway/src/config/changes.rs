@@ -82,10 +82,15 @@ impl Changes {
             plain: _,
             resume_window: _,
             handshake: _,
+            handshakes_per_ip: _,
+            tunnels_per_agent: _,
+            apps_per_agent: _,
         } = wanted.tunnel;
         let (old, new) = (&running.tunnel, &wanted.tunnel);
         #[rustfmt::skip]
-        differing!(live, "[tunnel]", old, new, [agent_ca, resume_window, handshake]);
+        differing!(live, "[tunnel]", old, new, [
+            agent_ca, resume_window, handshake, handshakes_per_ip, tunnels_per_agent, apps_per_agent,
+        ]);
         differing!(later, "[tunnel]", old, new, [listen, plain]);
         let AdminSettings {
             listen: _,
@@ -202,6 +207,9 @@ impl Config {
         next.tunnel.agent_ca.clone_from(&wanted.tunnel.agent_ca);
         next.tunnel.resume_window = wanted.tunnel.resume_window;
         next.tunnel.handshake = wanted.tunnel.handshake;
+        next.tunnel.handshakes_per_ip = wanted.tunnel.handshakes_per_ip;
+        next.tunnel.tunnels_per_agent = wanted.tunnel.tunnels_per_agent;
+        next.tunnel.apps_per_agent = wanted.tunnel.apps_per_agent;
         next.limits.clone_from(&wanted.limits);
         next.admin.token_hash = wanted.admin.token_hash;
         next.defaults.clone_from(&wanted.defaults);
@@ -280,7 +288,7 @@ mod tests {
     #[test]
     fn bounds_of_connections_memory_and_tunnels_are_in_effect_after_a_reload() {
         let new = concat!(
-            "handshake = \"7s\"\nresume_window = \"0s\"\n[limits]\nh2_ping = \"7s\"\n",
+            "handshake = \"7s\"\nresume_window = \"0s\"\ntunnels_per_agent = 7\n[limits]\nh2_ping = \"7s\"\n",
             "[gateway]\nmemory = \"1GiB\"\ngrace = \"1s\"\ndrain_delay = \"1s\"\n"
         );
         let changed = [
@@ -289,6 +297,7 @@ mod tests {
             "[gateway].drain_delay",
             "[tunnel].resume_window",
             "[tunnel].handshake",
+            "[tunnel].tunnels_per_agent",
             "[limits].h2_ping",
         ];
         assert_eq!(between("", new), (changed.map(String::from).into(), vec![]));

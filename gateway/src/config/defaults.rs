@@ -73,6 +73,13 @@ impl Default for TunnelSettings {
             // The death of a connection noticed (6 s), a few dials that fail, a handshake (5 s).
             resume_window: Duration::from_secs(20),
             handshake: Duration::from_secs(10),
+            // A tenth of the port: a fleet behind one address that comes back together finds room, and it
+            // takes ten addresses to fill the port with silence.
+            handshakes_per_ip: 2_000,
+            // A fleet of five hundred with one token, or of a hundred that all restart at once.
+            tunnels_per_agent: 1_000,
+            // One app for each of them. An agent names at most 128 at a time.
+            apps_per_agent: 500,
         }
     }
 }

@@ -187,6 +187,10 @@ fn tunnel(section: &Section<'_>, base: &Path, public: &[CertificateFiles]) -> Tu
         true => public.to_vec(),
         false => own,
     };
+    let number = |key, default| {
+        let read = section.read(key, |v| count(v, 1..=1_000_000));
+        read.unwrap_or(default)
+    };
     TunnelSettings {
         listen: section.list("listen", listener).unwrap_or(default.listen),
         tls,
@@ -195,6 +199,9 @@ fn tunnel(section: &Section<'_>, base: &Path, public: &[CertificateFiles]) -> Tu
         resume_window: (section.read("resume_window", Value::duration))
             .unwrap_or(default.resume_window),
         handshake: section.read("handshake", span).unwrap_or(default.handshake),
+        handshakes_per_ip: number("handshakes_per_ip", default.handshakes_per_ip),
+        tunnels_per_agent: number("tunnels_per_agent", default.tunnels_per_agent),
+        apps_per_agent: number("apps_per_agent", default.apps_per_agent),
     }
 }
 

@@ -117,6 +117,12 @@ pub struct TunnelSettings {
     pub resume_window: Duration,
     /// How long a handshake may take.
     pub handshake: Duration,
+    /// Connections from one IPv4 address or IPv6 /64 whose agent is not let in yet.
+    pub handshakes_per_ip: usize,
+    /// Tunnels of one `[[agent]]`.
+    pub tunnels_per_agent: usize,
+    /// Apps without an `[[app]]` that one `[[agent]]` brings.
+    pub apps_per_agent: usize,
 }
 
 /// Whose certificates agents show, beside their tokens.

@@ -1,7 +1,8 @@
 //! What this gateway has seen of each app: whether it was ever reached, and how often it refused.
 //!
 //! Shared by all workers. A repeated refusal is counted so that its answer can say since when: an
-//! app that crashes at boot must not look like one that is starting.
+//! app that crashes at boot must not look like one that is starting. Bounded by the routes: what has none
+//! any more is forgotten.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +14,8 @@ use bridgehead_protocol::time::Moment;
 use bridgehead_protocol::verdict::Reason;
 
 use crate::admit::Gate;
-use crate::telemetry::metrics::{AppMetrics, Metrics};
+use crate::route::AppRoute;
+use crate::telemetry::metrics::{AppMetrics, Metrics, Named};
 
 /// Pause between two tries of held exchanges while the app refuses, over all of them: a crowd that
 /// waits must not keep the agent busy with dialling.
@@ -101,7 +103,7 @@ impl AppState {
     }
 }
 
-/// All apps that a request or an agent named.
+/// All apps with a route that a request asked for.
 pub struct Apps {
     metrics: Arc<Metrics>,
     known: ArcSwap<BTreeMap<Arc<str>, Arc<AppState>>>,
@@ -119,9 +121,45 @@ impl Apps {
         }
     }
 
-    /// The state of a routed app. Routes are bounded by configuration and token scopes, so this is too.
+    /// What is known of an app, if anybody asked for it since it got its route.
+    #[must_use]
+    pub fn known(&self, name: &str) -> Option<Arc<AppState>> {
+        self.known.load().get(name).cloned()
+    }
+
+    /// Forgets the apps that `stay` denies, with their series. Exchanges that run keep what they have.
+    pub fn retain(&self, stay: impl Fn(&str) -> bool) {
+        let _one = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.known.load();
+        let goes: Vec<&Arc<str>> = known.keys().filter(|name| !stay(name)).collect();
+        if goes.is_empty() {
+            return;
+        }
+        let mut next = BTreeMap::clone(&known);
+        for name in goes {
+            next.remove(name);
+            self.metrics.forget(name);
+        }
+        self.known.store(Arc::new(next));
+    }
+
+    /// The state of the app of this route.
+    #[must_use]
+    pub fn of_route(&self, route: &AppRoute) -> Arc<AppState> {
+        let named = match route.configured {
+            true => Named::ByOperator,
+            false => Named::ByAgent,
+        };
+        self.state_named(route.name.as_str(), named)
+    }
+
+    /// The state of a configured app.
     #[must_use]
     pub fn state(&self, name: &str) -> Arc<AppState> {
+        self.state_named(name, Named::ByOperator)
+    }
+
+    fn state_named(&self, name: &str, named: Named) -> Arc<AppState> {
         if let Some(state) = self.known.load().get(name) {
             return Arc::clone(state);
         }
@@ -132,7 +170,7 @@ impl Apps {
         }
         let state = Arc::new(AppState {
             name: name.into(),
-            metrics: self.metrics.app(name),
+            metrics: self.metrics.app_named(name, named),
             gate: Arc::default(),
             reached: AtomicBool::new(false),
             refusals: Mutex::default(),

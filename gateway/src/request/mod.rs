@@ -86,7 +86,7 @@ pub struct Shared {
     /// Tunnels now.
     pub tunnels: Arc<Tunnels>,
     /// What was seen of each app.
-    pub apps: Apps,
+    pub apps: Arc<Apps>,
     /// What every request is asked about, now.
     pub bounds: ArcSwap<Bounds>,
     /// Log, metrics, memory of exchanges.
@@ -200,7 +200,7 @@ impl Exchanges {
                 return exchange.fail(&failure).await;
             }
         };
-        let app = self.shared.apps.state(route.name.as_str());
+        let app = self.shared.apps.of_route(&route);
         exchange.guard.app(&app.name, &app.metrics);
         exchange.asked.cors = route.settings.cors;
         if self.shared.shutdown.is_draining() {

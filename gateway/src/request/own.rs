@@ -21,6 +21,7 @@ use super::outcome::OUTCOMES;
 use super::{Exchange, Shared};
 use crate::answer;
 use crate::error::Failure;
+use crate::tunnel::enroll::Newcomer;
 
 /// The code table.
 pub const CODES: &str = "/.well-known/bridgehead/codes.json";
@@ -119,7 +120,14 @@ async fn tunnel<B: ClientBody, A: ClientAnswer>(
     // A task of its own: the tunnel that this carrier begins outlives it, and this exchange.
     drop(shared.tasks.spawn("tunnel", async move {
         let carrier = Carrier::ws_server(far, &[], kind).await;
-        enroll.serve(carrier, peer, accepted.token, shutdown).await;
+        let newcomer = Newcomer {
+            carrier,
+            peer,
+            token: accepted.token,
+            // Its client's connection has one.
+            place: None,
+        };
+        enroll.serve(newcomer, shutdown).await;
     }));
     // Whoever ends first, the carrier or the client, the other learns it through the pipe.
     if let Err(error) = Bridge::new(&mut *exchange.body, &mut *exchange.answer, near)

@@ -45,6 +45,7 @@ use crate::telemetry::access::Sinks;
 use crate::telemetry::metrics::Metrics;
 use crate::tunnel::enroll::{Enroll, TunnelTerms};
 use crate::tunnel::live::{Carried, LiveTunnel, NewTunnel, Tunnels};
+use crate::tunnel::offered::{Offered, OnOffer};
 use crate::tunnel::pool::PoolLimits;
 use crate::tunnel::token::Tokens;
 
@@ -185,6 +186,7 @@ impl World {
             },
             instance: rand::random(),
             scope: Scope::new(AppPattern::parse("*").into_iter().collect()),
+            offered: Offered::new(&nobody_listens(), "test", &[offer()]).expect("nobody refuses"),
             carried: Carried {
                 kind: CarrierKind::Tcp,
                 peer: ([127, 0, 0, 1], 7000).into(),
@@ -200,7 +202,7 @@ impl World {
                 per_app: 64,
             },
         };
-        let (live, _) = self.shared.tunnels.add(new, &[offer()]);
+        let (live, _) = self.shared.tunnels.add(new);
         let (tunnels, gone) = (Arc::clone(&self.shared.tunnels), Arc::clone(&live));
         tokio::spawn(async move {
             driver.await;
@@ -419,7 +421,7 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
         node: "gw-test".into(),
         routes: Arc::new(ArcSwap::from_pointee(RouteTable::build(config))),
         tunnels: Arc::clone(&tunnels),
-        apps: Apps::new(Arc::clone(metrics)),
+        apps: Arc::new(Apps::new(Arc::clone(metrics))),
         bounds: ArcSwap::from_pointee(Bounds {
             rules: Rules::from(&config.limits),
             trusted_proxies: Vec::new(),
@@ -450,12 +452,15 @@ fn shared(config: &Config, metrics: &Arc<Metrics>, shutdown: &Shutdown) -> Share
                     per_app: 64,
                 },
                 handshake: Duration::from_secs(10),
+                per_agent: 1000,
                 grace: config.gateway.grace,
             }),
             clock,
             chance,
             metrics: Arc::clone(metrics),
-            on_offer: Box::new(|_| {}),
+            berths: Arc::default(),
+            pressure: Arc::default(),
+            on_offer: nobody_listens(),
             on_report: Box::new(|_, _| ()),
         }),
         shutdown: shutdown.signal(),
@@ -501,6 +506,10 @@ fn limits(settings: &Settings) -> PeerLimits {
         initial_credit: settings.initial_window,
         linger: settings.linger,
     }
+}
+
+fn nobody_listens() -> Arc<OnOffer> {
+    Arc::new(Box::new(|_, _, _| Ok(())))
 }
 
 fn offer() -> AppOffer {

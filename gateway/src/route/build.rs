@@ -9,7 +9,7 @@ use super::table::{AppRoute, Branch, RouteTable};
 use crate::config::{AppEntry, AppKind, AppName, Config};
 
 impl RouteTable {
-    /// The table of a validated configuration; apps of agents are added by [`Self::with_seen`].
+    /// The table of a validated configuration; apps of agents are added by [`Self::with_brought`].
     #[must_use]
     pub fn build(config: &Config) -> Self {
         let mut table = Self {
@@ -33,17 +33,20 @@ impl RouteTable {
         table
     }
 
-    /// The same table with the apps that agents offered since the start, as far as some agent's
-    /// pattern allows them. They inherit `[defaults]` and answer at `<name>.<domain>`; configured
-    /// apps stay as they are, TCP offers are left out, because only a configuration gives a port.
+    /// The same table with exactly these apps of agents, as far as some agent's pattern allows them. They
+    /// inherit `[defaults]` and answer at `<name>.<domain>`; configured apps stay as they are, TCP offers
+    /// are left out, because only a configuration gives a port.
     #[must_use]
-    pub fn with_seen<'n>(&self, seen: impl IntoIterator<Item = (&'n AppName, AppKind)>) -> Self {
+    pub fn with_brought<'n>(
+        &self,
+        names: impl IntoIterator<Item = (&'n AppName, AppKind)>,
+    ) -> Self {
         let mut table = self.clone();
-        for (name, kind) in seen {
-            let allowed = table
-                .patterns
-                .iter()
-                .any(|pattern| pattern.matches(name.as_str()));
+        table.apps.retain(|_, route| route.configured);
+        let configured = &table.apps;
+        table.names.retain(|name, _| configured.contains_key(name));
+        for (name, kind) in names {
+            let allowed = (table.patterns.iter()).any(|pattern| pattern.matches(name.as_str()));
             let speaks_http = match kind {
                 AppKind::Http1 | AppKind::H2c => true,
                 AppKind::Tcp => false,
@@ -51,12 +54,16 @@ impl RouteTable {
             if !allowed || !speaks_http || table.apps.contains_key(name) {
                 continue;
             }
-            let route = Arc::new(AppRoute {
-                name: name.clone(),
-                kind,
-                port: None,
-                configured: false,
-                settings: table.defaults.clone(),
+            let same = self.apps.get(name);
+            let same = same.filter(|route| !route.configured && route.kind == kind);
+            let route = same.cloned().unwrap_or_else(|| {
+                Arc::new(AppRoute {
+                    name: name.clone(),
+                    kind,
+                    port: None,
+                    configured: false,
+                    settings: table.defaults.clone(),
+                })
             });
             table.add_name(route, &[PathPrefix::root()]);
         }

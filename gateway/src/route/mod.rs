@@ -3,6 +3,7 @@
 //! Owns the canonical [`host::Host`], the judge of [`path`]s and the [`RouteTable`]. Must not know
 //! agents, admission or sockets. Place in the path: after `normalize`, before `admit`.
 
+pub mod brought;
 mod build;
 pub mod host;
 pub mod path;

@@ -100,7 +100,7 @@ fn own_hosts_lead_to_the_gateway_and_nowhere_else() {
         patterns: vec![AppPattern::parse("*").unwrap()],
         ..table
     };
-    let seen = any.with_seen([(&offered, AppKind::Http1)]);
+    let seen = any.with_brought([(&offered, AppKind::Http1)]);
     assert_eq!(goes(&seen, "gw.example.com", "/"), "own");
 }
 
@@ -117,7 +117,7 @@ fn an_offered_app_gets_a_route_only_inside_the_patterns() {
     let shop = AppName::new("shop-7").unwrap();
     let foreign = AppName::new("bank").unwrap();
     let raw = AppName::new("shop-raw").unwrap();
-    let seen = table.with_seen([
+    let seen = table.with_brought([
         (&shop, AppKind::H2c),
         (&foreign, AppKind::Http1),
         (&raw, AppKind::Tcp),
@@ -135,10 +135,23 @@ fn an_offered_app_gets_a_route_only_inside_the_patterns() {
 }
 
 #[test]
+fn an_app_that_is_no_longer_brought_has_no_route() {
+    let (one, two) = (AppName::new("shop-1"), AppName::new("shop-2"));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let first = table(SITE).with_brought([(&one, AppKind::Http1)]);
+    let next = first.with_brought([(&two, AppKind::Http1)]);
+    assert_eq!(goes(&next, "shop-1.example.com", "/"), "-");
+    assert_eq!(goes(&next, "shop-2.example.com", "/"), "shop-2");
+    let none = next.with_brought([]);
+    assert_eq!(none.apps().count(), table(SITE).apps().count());
+    assert_eq!(goes(&none, "site.example.com", "/x"), "site");
+}
+
+#[test]
 fn an_offer_changes_nothing_of_a_configured_app() {
     let table = table(SITE);
     let site = AppName::new("site").unwrap();
-    let seen = table.with_seen([(&site, AppKind::H2c)]);
+    let seen = table.with_brought([(&site, AppKind::H2c)]);
     assert_eq!(seen.app("site"), table.app("site"));
 }
 
@@ -147,7 +160,7 @@ fn in_dev_every_host_that_is_not_anothers_leads_to_the_only_app() {
     let options = DevOptions::new(AppName::new("demo").unwrap());
     let config = Config::for_dev(&options, "dev", key()).unwrap();
     let joined = AppName::new("second").unwrap();
-    let table = RouteTable::build(&config).with_seen([(&joined, AppKind::Http1)]);
+    let table = RouteTable::build(&config).with_brought([(&joined, AppKind::Http1)]);
     for host in [
         "demo.localhost",
         "127.0.0.1",

@@ -163,8 +163,24 @@ labels! {
         Malformed = "malformed",
         /// The connection ended before the handshake did, TLS faults included.
         Closed = "closed",
-        /// Turned away unread: too many at once, or a drain.
+        /// Turned away although its token is valid: a bound (see [`AgentLimit`]), a drain, nothing to resume.
         Refused = "refused",
+    }
+}
+
+labels! {
+    /// A bound that agents share with their neighbours, and that one of them met.
+    AgentLimit {
+        /// Nothing new begins while memory is short.
+        Memory = "memory",
+        /// Tunnels of one token.
+        Tunnels = "tunnels",
+        /// How fast one agent, or those of one token, begin new tunnels.
+        Pace = "pace",
+        /// Apps that those of one token bring.
+        Apps = "apps",
+        /// How fast they say what they offer; the latest list waits.
+        News = "news",
     }
 }
 
@@ -197,6 +213,40 @@ labels! {
         Tunnel = "tunnel",
         /// Client of the admin listener.
         Admin = "admin",
+    }
+}
+
+labels! {
+    /// Listeners that bound who connects.
+    Listener {
+        /// Of clients: HTTP with and without TLS, TCP apps.
+        Public = "public",
+        /// Of agents.
+        Tunnel = "tunnel",
+    }
+}
+
+labels! {
+    /// Why a connection was refused before anything was asked over it.
+    ConnectionRefused {
+        /// There are as many as there may be.
+        Connections = "connections",
+        /// Its address has as many as one may have.
+        PerIp = "per_ip",
+        /// A trusted proxy did not say for whom it is.
+        ProxyHeader = "proxy_header",
+    }
+}
+
+labels! {
+    /// How a TLS handshake came to nothing.
+    TlsFailure {
+        /// The two could not agree, or the peer does not speak TLS.
+        Failed = "failed",
+        /// The peer left.
+        Closed = "closed",
+        /// Not finished in time.
+        TimedOut = "timed_out",
     }
 }
 

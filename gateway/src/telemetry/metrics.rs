@@ -15,21 +15,25 @@ use prometheus::{
 };
 
 use super::labels::{
-    CarrierKind, ConnectionKind, HandshakeResult, LedgerState, MemoryKind, ResumeResult,
-    StreamState, TunnelState,
+    AgentLimit, CarrierKind, ConnectionKind, HandshakeResult, LedgerState, Listener, MemoryKind,
+    ResumeResult, StreamState, TunnelState,
 };
 use super::memory;
 
 mod app;
+mod listener;
 mod process;
 
 pub use self::app::AppMetrics;
 use self::app::PerApp;
+pub use self::listener::ListenerMetrics;
 pub use self::process::ProcessMetrics;
 
 /// Apps that get series of their own. Names can come from agents (inside their pattern), so a
 /// hostile agent must not be able to make more.
 pub const MAX_APPS: usize = 1000;
+/// As many of them may have names that agents brought; the rest is kept for configured apps.
+pub const MAX_BROUGHT: usize = 750;
 
 /// App label of exchanges that never found a route. No app can have this name.
 pub const UNROUTED: &str = "_unrouted";
@@ -48,6 +52,18 @@ const LATE_BUCKETS: &[f64] = &[
     0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
 ];
 
+/// Who gave an app its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// The configuration.
+    ByOperator,
+    /// An agent, inside a pattern.
+    ByAgent,
+}
+
+/// Apps with series of their own, by name.
+type KnownApps = BTreeMap<Box<str>, (Named, Arc<AppMetrics>)>;
+
 /// All metrics of one gateway.
 #[derive(Debug)]
 pub struct Metrics {
@@ -55,15 +71,17 @@ pub struct Metrics {
     per_app: PerApp,
     process: ProcessMetrics,
     agents: IntGaugeVec,
-    apps: Mutex<BTreeMap<Box<str>, Arc<AppMetrics>>>,
+    apps: Mutex<KnownApps>,
     tunnels: Vec<IntGauge>,
     carriers: Vec<IntGauge>,
     streams: Vec<IntGauge>,
     handshakes: Vec<IntCounter>,
+    agent_limits: Vec<IntCounter>,
     resumes: Vec<IntCounter>,
     resumed_bytes: IntCounter,
     starved: IntCounter,
     connections: Vec<IntGauge>,
+    listeners: Vec<ListenerMetrics>,
     memory: Vec<IntGauge>,
     access_dropped: IntCounter,
     ledger: Vec<IntGauge>,
@@ -97,6 +115,11 @@ impl Metrics {
             "Attempts of agents to join",
             &["result"],
         );
+        let agent_limits = families.counters(
+            "agent_limits_total",
+            "Times that agents met a bound that their token shares with others",
+            &["limit"],
+        );
         let resumes = families.counters(
             "resumes_total",
             "Waits of tunnels for their next connection",
@@ -113,6 +136,7 @@ impl Metrics {
             &[],
         );
         let connections = families.gauges("connections", "Accepted connections", &["kind"]);
+        let listeners = ListenerMetrics::register(&families);
         let memory = families.gauges("memory_bytes", "Memory of the process", &["kind"]);
         let access_dropped = families.counters(
             "access_log_dropped_total",
@@ -153,6 +177,9 @@ impl Metrics {
             handshakes: each(HandshakeResult::ALL, |r| {
                 handshakes.with_label_values(&[r.as_str()])
             }),
+            agent_limits: each(AgentLimit::ALL, |l| {
+                agent_limits.with_label_values(&[l.as_str()])
+            }),
             resumes: each(ResumeResult::ALL, |r| {
                 resumes.with_label_values(&[r.as_str()])
             }),
@@ -161,6 +188,7 @@ impl Metrics {
             connections: each(ConnectionKind::ALL, |k| {
                 connections.with_label_values(&[k.as_str()])
             }),
+            listeners,
             memory: each(MemoryKind::ALL, |k| memory.with_label_values(&[k.as_str()])),
             access_dropped: access_dropped.with_label_values::<&str>(&[]),
             ledger: each(LedgerState::ALL, |s| {
@@ -179,18 +207,39 @@ impl Metrics {
     /// the same one. `name` is an app's name or one of the names of this file that begin with `_`.
     #[must_use]
     pub fn app(&self, name: &str) -> Arc<AppMetrics> {
+        self.app_named(name, Named::ByOperator)
+    }
+
+    /// The same for an app whose name somebody else gave.
+    #[must_use]
+    pub fn app_named(&self, name: &str, named: Named) -> Arc<AppMetrics> {
         let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = apps.get(name) {
+        if let Some((_, known)) = apps.get(name) {
             return Arc::clone(known);
         }
-        let full = apps.len() >= MAX_APPS && !name.starts_with('_');
+        let brought = apps.values().filter(|(by, _)| *by == Named::ByAgent);
+        let full = match named {
+            _ if name.starts_with('_') => false,
+            Named::ByOperator => apps.len() >= MAX_APPS,
+            Named::ByAgent => apps.len() >= MAX_APPS || brought.count() >= MAX_BROUGHT,
+        };
         let label = if full { OTHER } else { name };
-        if let Some(known) = apps.get(label) {
+        if let Some((_, known)) = apps.get(label) {
             return Arc::clone(known);
         }
         let made = Arc::new(AppMetrics::resolve(label, &self.per_app));
-        apps.insert(label.into(), Arc::clone(&made));
+        let named = if full { Named::ByOperator } else { named };
+        apps.insert(label.into(), (named, Arc::clone(&made)));
         made
+    }
+
+    /// Removes the series of an app that has no route any more. Exchanges of it that still run count
+    /// nothing from here on; an app that comes back begins at zero.
+    pub fn forget(&self, name: &str) {
+        let mut apps = self.apps.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, gone)) = apps.remove(name) {
+            gone.forget();
+        }
     }
 
     /// What is told of the process itself.
@@ -230,9 +279,20 @@ impl Metrics {
         GaugeGuard::raise(&self.connections[kind as usize])
     }
 
+    /// The counters of a kind of listener.
+    #[must_use]
+    pub fn listener(&self, listener: Listener) -> ListenerMetrics {
+        self.listeners[listener as usize].clone()
+    }
+
     /// Count the end of an agent's attempt to join.
     pub fn handshake(&self, result: HandshakeResult) {
         self.handshakes[result as usize].inc();
+    }
+
+    /// Count that an agent met a bound.
+    pub fn agent_limit(&self, limit: AgentLimit) {
+        self.agent_limits[limit as usize].inc();
     }
 
     /// Count the end of a tunnel's wait for its next carrier.
@@ -367,7 +427,7 @@ fn clamp(bytes: u64) -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use bridgehead_protocol::verdict::Delivery;
+    use bridgehead_protocol::verdict::{Code, Delivery, Reason};
 
     use super::*;
     use crate::telemetry::labels::{Direction, Outcome};
@@ -405,6 +465,57 @@ mod tests {
         let other = r#"bridgehead_bytes_total{app="_other",direction="in"}"#;
         assert_eq!(value(&metrics, other).as_deref(), Some("50"));
         assert!(!metrics.render().expect("consistent").contains("shop-1049"));
+    }
+
+    #[test]
+    fn names_of_agents_leave_room_for_those_of_the_operator() {
+        let metrics = Metrics::new();
+        for n in 0..MAX_APPS {
+            drop(metrics.app_named(&format!("brought-{n}"), Named::ByAgent));
+        }
+        metrics.app("mine").bytes(Direction::In, 7);
+        let mine = r#"bridgehead_bytes_total{app="mine",direction="in"}"#;
+        assert_eq!(value(&metrics, mine).as_deref(), Some("7"));
+        let text = metrics.render().expect("consistent");
+        assert!(text.contains("brought-749\"") && !text.contains("brought-750\""));
+    }
+
+    #[test]
+    fn an_app_that_is_forgotten_leaves_no_series_and_makes_room() {
+        let metrics = Metrics::new();
+        for n in 0..MAX_BROUGHT {
+            drop(metrics.app_named(&format!("brought-{n}"), Named::ByAgent));
+        }
+        let gone = metrics.app_named("brought-7", Named::ByAgent);
+        let used = |app: &AppMetrics| {
+            app.ended(
+                Outcome::Refused,
+                Some(Delivery::NotDelivered),
+                Some(Code::RateLimited),
+            );
+            app.ended(Outcome::Answered, Some(Delivery::Delivered), None);
+            app.refused(Code::RateLimited, Reason::Rate);
+            app.retried(Reason::ConnectRefused);
+        };
+        used(&gone);
+        assert!(
+            metrics
+                .render()
+                .expect("consistent")
+                .contains("brought-7\"")
+        );
+        metrics.forget("brought-7");
+        used(&gone);
+        assert!(
+            !metrics
+                .render()
+                .expect("consistent")
+                .contains("brought-7\"")
+        );
+        let next = metrics.app_named("next", Named::ByAgent);
+        next.bytes(Direction::In, 1);
+        let line = r#"bridgehead_bytes_total{app="next",direction="in"}"#;
+        assert_eq!(value(&metrics, line).as_deref(), Some("1"));
     }
 
     #[test]

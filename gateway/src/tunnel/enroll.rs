@@ -2,8 +2,11 @@
 //!
 //! One call serves one carrier. The one that began a tunnel drives it to its end, over all its later
 //! carriers; the others hand theirs over and wait for its end. Handshakes run concurrently and within
-//! a deadline, never in an accept loop. Invariant: a tunnel stands in the registry exactly while its
-//! driver runs.
+//! a deadline, never in an accept loop. Invariants: a tunnel stands in the registry exactly while its
+//! driver runs; what one token takes of what all share is bounded before WELCOME.
+
+mod entry;
+mod news;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,25 +26,27 @@ use bridgehead_protocol::wire::{
     AppOffer, GoAwayReason, Refuse, RefuseCode, ReportEntry, ResumeTicket,
 };
 use bytes::BytesMut;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep_until};
 use zeroize::Zeroizing;
 
+use self::entry::Entry;
+use self::news::{Delayed, News};
 use super::live::{Carried, LiveTunnel, NewTunnel, Tunnels};
+use super::offered::OnOffer;
 use super::pool::PoolLimits;
+use super::quota::{self, Berth, Berths};
 use super::token::Tokens;
 use crate::chance::Chance;
 use crate::clock::Clock;
 use crate::config::AgentEntry;
+use crate::pressure::Pressure;
 use crate::shutdown::Signal;
-use crate::telemetry::labels::{self, HandshakeResult, ResumeResult};
+use crate::telemetry::labels::{self, AgentLimit, HandshakeResult, ResumeResult};
 use crate::telemetry::metrics::Metrics;
 
 /// How often kept connections are looked at, a fraction of their shortest idle time, and whether the
 /// token is still valid: one that expires is cut as fast as one that is revoked.
 const REAP_EVERY: Duration = Duration::from_millis(500);
-
-/// Told which apps an agent offers, whenever that changes.
-pub type OnOffer = Box<dyn Fn(&[AppOffer]) + Send + Sync>;
 
 /// Told how streams of lost tunnels ended, as their agent says. The identity is proven; that the
 /// tunnels were this identity's is for the listener to check.
@@ -63,8 +68,12 @@ pub struct Enroll {
     pub chance: Arc<Chance>,
     /// Counters.
     pub metrics: Arc<Metrics>,
+    /// What each token takes.
+    pub berths: Arc<Berths>,
+    /// How short memory is.
+    pub pressure: Arc<Pressure>,
     /// Routes learn about apps here.
-    pub on_offer: OnOffer,
+    pub on_offer: Arc<OnOffer>,
     /// The ledger learns late outcomes here.
     pub on_report: OnReport,
 }
@@ -80,29 +89,42 @@ pub struct TunnelTerms {
     pub pool: PoolLimits,
     /// Longest handshake.
     pub handshake: Duration,
+    /// Tunnels that one token subject may have.
+    pub per_agent: usize,
     /// How long what runs may go on after GOAWAY: as long as the gateway itself waits in a drain, or
     /// the agent would close the tunnel under clients that are still served.
     pub grace: Duration,
 }
 
+/// A connection whose agent has not said who it is.
+pub struct Newcomer {
+    /// The connection.
+    pub carrier: Carrier,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// What a WebSocket's request brought.
+    pub token: Option<Zeroizing<String>>,
+    /// Its place among the strangers; given back when it is let in.
+    pub place: Option<Box<dyn Send>>,
+}
+
 /// An agent that was let in.
 enum Entered {
     /// With a new tunnel.
-    New(Admitted, Arc<TunnelTerms>),
+    New(Admitted, Arc<TunnelTerms>, Entry),
     /// With the next carrier of a tunnel.
     Back(Arc<LiveTunnel>, Admitted),
 }
 
 impl Enroll {
     /// Serves one carrier to its end, and the tunnel that it began, if it did, to the tunnel's end.
-    /// `token`: what a WebSocket's request brought.
-    pub async fn serve(
-        &self,
-        mut carrier: Carrier,
-        peer: SocketAddr,
-        token: Option<Zeroizing<String>>,
-        shutdown: Signal,
-    ) {
+    pub async fn serve(&self, newcomer: Newcomer, shutdown: Signal) {
+        let Newcomer {
+            mut carrier,
+            peer,
+            token,
+            place,
+        } = newcomer;
         let mut buffer = BytesMut::new();
         let entered = match self
             .shake(&mut carrier, &mut buffer, token, &shutdown)
@@ -116,15 +138,37 @@ impl Enroll {
             }
         };
         self.metrics.handshake(HandshakeResult::Accepted);
+        drop(place);
         let carried = Carried {
             kind: carrier.kind(),
             peer,
         };
         carrier.keep(self.metrics.carrier(carrier_label(carried.kind)));
         match entered {
-            Entered::New(admitted, terms) => {
-                self.run(carrier, buffer, admitted, &terms, carried, shutdown)
-                    .await;
+            Entered::New(admitted, terms, entry) => {
+                let (tunnel, driver) = Tunnel::new(
+                    Side::Gateway,
+                    terms.settings,
+                    admitted.limits,
+                    carrier,
+                    buffer,
+                    self.clock.moments(),
+                );
+                let Entry { berth, offered } = entry;
+                let new = NewTunnel {
+                    id: format!("{:032x}", admitted.ticket.tunnel).into(),
+                    identity: admitted.identity,
+                    instance: admitted.instance,
+                    key: admitted.key,
+                    scope: admitted.scope,
+                    offered,
+                    carried,
+                    ticket: admitted.ticket,
+                    tunnel,
+                    pool: terms.pool,
+                    resume_window: terms.settings.resume_window,
+                };
+                self.run(new, driver, berth, shutdown).await;
             }
             Entered::Back(live, admitted) => {
                 self.go_on(&live, &admitted, carried, carrier, buffer).await;
@@ -152,8 +196,16 @@ impl Enroll {
     /// Forgets every token of an agent and cuts its tunnels. Answers how many there were; nothing
     /// if no such agent is known. An exchange that runs gets the verdict that its evidence allows.
     pub fn revoke(&self, subject: &str) -> Option<usize> {
-        let without = self.tokens.load().without(subject)?;
-        self.tokens.store(Arc::new(without));
+        let mut known = false;
+        // As one step: a reload that read the tokens before must not bring these back.
+        self.tokens.rcu(|tokens| {
+            let without = tokens.without(subject);
+            known = without.is_some();
+            without.map_or_else(|| Arc::clone(tokens), Arc::new)
+        });
+        if !known {
+            return None;
+        }
         let tunnels = self.tunnels.snapshot();
         let theirs = tunnels
             .tunnels()
@@ -164,8 +216,8 @@ impl Enroll {
     /// Takes the tokens of a newer configuration and cuts the tunnels whose key is gone, or whose
     /// apps its key no longer covers. Answers how many.
     pub fn replace_tokens(&self, agents: &[AgentEntry]) -> usize {
-        let next = Arc::new(self.tokens.load().replaced(agents));
-        self.tokens.store(Arc::clone(&next));
+        self.tokens.rcu(|tokens| tokens.replaced(agents));
+        let next = self.tokens.load_full();
         let registry = self.tunnels.snapshot();
         let now = SystemTime::now();
         let uncovered = registry.tunnels().filter(|(number, live)| {
@@ -207,8 +259,12 @@ impl Enroll {
             secret: self.chance.bytes(),
             epoch: 1,
         };
+        let entry = match self.enter(&applicant, &terms) {
+            Ok(entry) => entry,
+            Err(refuse) => return Err(shake::refuse(carrier, refuse, until).await),
+        };
         let admitted = shake::admit(carrier, applicant, &terms.told, ticket, until).await?;
-        Ok(Entered::New(admitted, terms))
+        Ok(Entered::New(admitted, terms, entry))
     }
 
     /// An agent whose tunnel lost its carrier, noticed here or not. The old carrier is given up before
@@ -261,41 +317,20 @@ impl Enroll {
         let mut end = carrier.watch();
         live.go_on(admitted, carried, carrier, leftover);
         self.check_key(live);
-        self.tunnels.offer(live, &admitted.apps);
-        (self.on_offer)(&admitted.apps);
+        self.offer(live, &admitted.apps);
         end.ended().await;
     }
 
+    /// A tunnel from its first moment to its last.
     async fn run(
         &self,
-        carrier: Carrier,
-        leftover: BytesMut,
-        admitted: Admitted,
-        terms: &TunnelTerms,
-        carried: Carried,
+        new: NewTunnel,
+        driver: impl Future<Output = CloseReason>,
+        berth: Berth,
         shutdown: Signal,
     ) {
-        let (tunnel, driver) = Tunnel::new(
-            Side::Gateway,
-            terms.settings,
-            admitted.limits,
-            carrier,
-            leftover,
-            self.clock.moments(),
-        );
-        let new = NewTunnel {
-            id: format!("{:032x}", admitted.ticket.tunnel).into(),
-            identity: admitted.identity,
-            instance: admitted.instance,
-            key: admitted.key,
-            scope: admitted.scope,
-            carried,
-            ticket: admitted.ticket,
-            tunnel,
-            pool: terms.pool,
-            resume_window: terms.settings.resume_window,
-        };
-        let (live, replaced) = self.tunnels.add(new, &admitted.apps);
+        let Carried { kind, peer } = new.carried;
+        let (live, replaced) = self.tunnels.add(new);
         for old in replaced {
             tracing::info!(
                 agent = &*old.agent,
@@ -305,8 +340,7 @@ impl Enroll {
             self.send_away(&old, GoAwayReason::Replaced);
         }
         self.check_key(&live);
-        (self.on_offer)(&admitted.apps);
-        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = carried.kind.as_str(), peer = %carried.peer, "tunnel up");
+        tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, "tunnel up");
         let reason = tokio::select! {
             biased;
             reason = driver => reason,
@@ -316,6 +350,7 @@ impl Enroll {
             self.metrics.resumed(ResumeResult::Lapsed);
         }
         self.tunnels.remove(&live);
+        drop(berth);
         live.pool.close_tunnel(live.number);
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, %reason, "tunnel down");
     }
@@ -336,6 +371,7 @@ impl Enroll {
         let mut reap = tokio::time::interval(REAP_EVERY);
         let mut starved = 0;
         let (mut told, mut closed) = (false, false);
+        let mut news = News::default();
         let mut end = shutdown.clone();
         let mut state = live.state();
         let mut gauge = self.metrics.tunnel(state);
@@ -345,6 +381,7 @@ impl Enroll {
                 state = now;
                 gauge = self.metrics.tunnel(state);
             }
+            let due = news.due().map(|due| self.clock.instant(due));
             tokio::select! {
                 biased;
                 () = shutdown.draining(), if !told => {
@@ -360,7 +397,10 @@ impl Enroll {
                         drop(gauge);
                         return live.tunnel.closed().await;
                     }
-                    Some(Notice::Apps(apps)) => self.take_apps(live, &apps),
+                    Some(Notice::Apps(apps)) => {
+                        news.put(apps);
+                        self.take_news(live, &mut news);
+                    }
                     Some(Notice::GoAway { reason, .. }) => {
                         tracing::info!(agent = &*live.agent, tunnel = &*live.id, ?reason, "agent drains");
                         if !Bug::GoAwayIgnored.bites() {
@@ -375,6 +415,9 @@ impl Enroll {
                     }
                     Some(Notice::Resumed { resent }) => self.resumed(live, resent),
                 },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
+                    self.take_news(live, &mut news);
+                }
                 _ = reap.tick() => {
                     live.pool.reap(self.clock.now());
                     let until_now = live.tunnel.stats().starved;
@@ -406,6 +449,23 @@ impl Enroll {
         tracing::info!(agent = &*live.agent, tunnel = &*live.id, carrier = kind.as_str(), %peer, bytes = resent, "tunnel resumed");
     }
 
+    /// Takes what the agent said of its apps, if it is something new and not too often.
+    fn take_news(&self, live: &Arc<LiveTunnel>, news: &mut News) {
+        let now = self.clock.now();
+        let Some(apps) = news.ready(now).filter(|apps| live.is_news(apps)) else {
+            return;
+        };
+        let about = match live.lacks_any(&apps) {
+            true => quota::News::Names,
+            false => quota::News::Known,
+        };
+        let theirs = || self.berths.news(now, &live.identity.subject, about);
+        match news.turn(now, apps, theirs) {
+            Ok(apps) => self.take_apps(live, &apps),
+            Err(Delayed) => self.metrics.agent_limit(AgentLimit::News),
+        }
+    }
+
     fn take_apps(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {
         if let Err(refuse) = check_apps(apps, &live.scope) {
             tracing::warn!(
@@ -419,8 +479,23 @@ impl Enroll {
             live.tunnel.close();
             return;
         }
-        self.tunnels.offer(live, apps);
-        (self.on_offer)(apps);
+        self.offer(live, apps);
+    }
+
+    /// The tunnel offers `apps` from now on. If that is more than its token may bring, it keeps what it
+    /// offered and finishes what runs: the protocol refuses only at the door, so that is where its agent
+    /// is told why when it comes again.
+    fn offer(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {
+        if let Err(many) = self.tunnels.offer(live, apps) {
+            self.metrics.agent_limit(AgentLimit::Apps);
+            tracing::warn!(
+                agent = &*live.agent,
+                tunnel = &*live.id,
+                reason = %many,
+                "agent brings more apps than it may"
+            );
+            live.finish(GoAwayReason::ProtocolError, self.terms.load().grace);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The registry with its running tunnels, shared by all workers: look up, take, change.
 //!
-//! Lookups read a snapshot without a lock. Changes are rare and serialised by a short lock.
+//! Lookups read a snapshot without a lock. Changes are serialised by a short lock, and rare: how fast
+//! tunnels begin and tell news is bounded at the door.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -15,6 +16,7 @@ use bridgehead_protocol::io::carrier::{Carrier, CarrierKind};
 use bridgehead_protocol::wire::{AppHealth, AppOffer, GoAwayReason, Refuse, ResumeTicket};
 use bytes::BytesMut;
 
+use super::offered::{Offered, TooManyApps};
 use super::pick::{Candidate, pick};
 use super::pool::{Pool, PoolLimits};
 use super::registry::{Health, Offer, Registry, TunnelNumber};
@@ -51,6 +53,8 @@ pub struct LiveTunnel {
     /// Kept connections, shared by the tunnels of one start of an agent.
     pub pool: Arc<Pool>,
     carried: Mutex<Carried>,
+    /// What it offers; nothing once it is forgotten.
+    offered: Mutex<Option<Offered>>,
     resumable: Mutex<Resumable>,
     ticket: u128,
     /// The worker it lives on.
@@ -85,6 +89,8 @@ pub struct NewTunnel {
     pub key: String,
     /// See [`LiveTunnel::scope`].
     pub scope: Scope,
+    /// What it offers at first.
+    pub offered: Offered,
     /// What carries it first.
     pub carried: Carried,
     /// What its agent was told to continue it with.
@@ -155,6 +161,24 @@ impl LiveTunnel {
         }
     }
 
+    /// True unless it offers just these already.
+    #[must_use]
+    pub fn is_news(&self, apps: &[AppOffer]) -> bool {
+        let offered = self.offered();
+        (offered.as_ref()).is_some_and(|offered| offered.apps() != apps)
+    }
+
+    /// True if it would bring a name that it does not offer.
+    #[must_use]
+    pub fn lacks_any(&self, apps: &[AppOffer]) -> bool {
+        let offered = self.offered();
+        (offered.as_ref()).is_some_and(|offered| offered.lacks_any(apps))
+    }
+
+    fn offered(&self) -> MutexGuard<'_, Option<Offered>> {
+        self.offered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn resumable(&self) -> MutexGuard<'_, Resumable> {
         self.resumable
             .lock()
@@ -173,6 +197,13 @@ impl LiveTunnel {
         tokens
             .scope_of(&key, &self.identity.subject, now)
             .is_some_and(|scope| offered.all(|app| scope.covers(app)))
+    }
+
+    /// Takes nothing new, and closes when what runs is over.
+    pub fn finish(&self, reason: GoAwayReason, within: Duration) {
+        self.retired.store(true, Ordering::Relaxed);
+        self.tunnel.drain(reason, within);
+        self.tunnel.close_when_drained();
     }
 
     /// Cuts it: its token is no longer valid. Whatever runs is fenced first and told by its counts, if
@@ -315,13 +346,9 @@ impl Tunnels {
         self.registry.load_full()
     }
 
-    /// Adds a tunnel that offers `apps`. Tunnels of the same identity with another instance are
+    /// Adds a tunnel. Tunnels of the same identity with another instance are
     /// retired: a newer start of an agent takes over. Answers the tunnel and those it replaced.
-    pub fn add(
-        &self,
-        new: NewTunnel,
-        apps: &[AppOffer],
-    ) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
+    pub fn add(&self, new: NewTunnel) -> (Arc<LiveTunnel>, Vec<Arc<LiveTunnel>>) {
         let _one = self.change.lock().unwrap_or_else(PoisonError::into_inner);
         let registry = self.registry.load();
         let number = TunnelNumber(self.next.fetch_add(1, Ordering::Relaxed));
@@ -332,7 +359,7 @@ impl Tunnels {
             Some((_, tunnel)) => Arc::clone(&tunnel.pool),
             None => Arc::new(Pool::new(new.pool)),
         };
-        let key = new.ticket.tunnel;
+        let (key, apps) = (new.ticket.tunnel, new.offered.apps().to_vec());
         let resumable = Resumable::new(new.identity.clone(), new.instance, &new.ticket);
         let live = Arc::new(LiveTunnel {
             number,
@@ -343,6 +370,7 @@ impl Tunnels {
             key: Mutex::new(new.key),
             scope: new.scope,
             carried: Mutex::new(new.carried),
+            offered: Mutex::new(Some(new.offered)),
             resumable: Mutex::new(resumable),
             ticket: key,
             since: SystemTime::now(),
@@ -358,25 +386,29 @@ impl Tunnels {
         for old in &replaced {
             old.retired.store(true, Ordering::Relaxed);
         }
-        let next = registry.with(number, &live, offers(&live, apps));
+        let next = registry.with(number, &live, offers(&live, &apps));
         self.registry.store(Arc::new(next));
         self.tickets().insert(key, Arc::clone(&live));
         (live, replaced)
     }
 
     /// The tunnel offers exactly `apps` from now on. A tunnel that was removed stays removed.
-    pub fn offer(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) {
-        self.change(|registry| {
-            if registry.tunnels().any(|(number, _)| number == live.number) {
-                registry.with(live.number, live, offers(live, apps))
-            } else {
-                registry.without(live.number)
-            }
-        });
+    ///
+    /// # Errors
+    /// [`TooManyApps`]; it offers what it did.
+    pub fn offer(&self, live: &Arc<LiveTunnel>, apps: &[AppOffer]) -> Result<(), TooManyApps> {
+        let mut now = live.offered();
+        let Some(offered) = now.as_mut().filter(|now| now.apps() != apps) else {
+            return Ok(());
+        };
+        offered.replace(apps)?;
+        self.change(|registry| registry.with(live.number, live, offers(live, apps)));
+        Ok(())
     }
 
-    /// Forgets a tunnel.
+    /// Forgets a tunnel, and takes back the names that it brought.
     pub fn remove(&self, live: &LiveTunnel) {
+        drop(live.offered().take());
         drop(self.tickets().remove(&live.ticket));
         self.change(|registry| registry.without(live.number));
     }

@@ -62,10 +62,13 @@ impl Pool {
         pool
     }
 
-    /// Closes what has been idle too long.
+    /// Closes what has been idle too long, and forgets apps to which there is no connection: an agent may
+    /// name ever new ones.
     pub fn reap(&self, now: Moment) {
         let limit = self.limits.idle;
         self.close_those(|idle| now.since(idle.since) > limit || !idle.kept.connection.is_usable());
+        // Connections hold their app's pool, and so does whoever is about to make one.
+        self.apps().retain(|_, app| Arc::strong_count(app) > 1);
     }
 
     /// Closes whatever waits on this tunnel.
@@ -301,5 +304,25 @@ impl Drop for Seat {
 fn close(connections: impl IntoIterator<Item = Kept>) {
     for kept in connections {
         kept.connection.control().reset(ResetCode::Idle);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_app_without_a_connection_is_forgotten_and_one_with_a_caller_is_not() {
+        let pool = Pool::new(PoolLimits {
+            idle: Duration::from_secs(4),
+            per_app: 8,
+        });
+        let (used, now) = (pool.app(&"used".into()), Moment::ZERO);
+        for n in 0..100 {
+            drop(pool.app(&format!("shop-{n}").into()));
+        }
+        pool.reap(now);
+        assert_eq!(pool.apps().len(), 1);
+        assert!(Arc::ptr_eq(&used, &pool.app(&"used".into())));
     }
 }

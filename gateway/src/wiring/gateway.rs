@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
-use bridgehead_protocol::wire::{AppKind as WireKind, AppOffer};
+use bridgehead_protocol::wire::AppOffer;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -17,17 +17,17 @@ use super::bound::{Bound, Door, Duty};
 use super::end::Signals;
 use super::knobs::{self, Knobs};
 use super::memory;
+use super::names::Names;
 use super::reload::Reloader;
 use super::state::State;
 use super::tunnels::{TcpApp, TunnelFront};
 use super::workers::{self, Fronts, Gates, Workers};
-use crate::accept::gate::Gate;
 use crate::accept::http::HttpFront;
 use crate::accept::tcp::TcpFront;
 use crate::admin::{self, Access, Admin};
 use crate::chance::Chance;
 use crate::clock::Clock;
-use crate::config::{AppKind, AppName, Config, Demand};
+use crate::config::{AppName, Config, Demand};
 use crate::ledger::Ledger;
 use crate::request::apps::Apps;
 use crate::request::linger::Lingering;
@@ -41,10 +41,9 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::{AccessLog, Format};
 use crate::tunnel::enroll::Enroll;
 use crate::tunnel::live::Tunnels;
+use crate::tunnel::offered::OnOffer;
 use crate::tunnel::token::Tokens;
 
-/// Connections on the tunnel port at once; strangers count as long as their handshake may take.
-const TUNNEL_CONNECTIONS: usize = 20_000;
 /// How long clients may be told that the grace is over: the counts of their exchanges take up to half a
 /// second, an agent's report as long again, and an answer has to reach its client.
 const TELL_WITHIN: Duration = Duration::from_millis(1500);
@@ -137,9 +136,9 @@ impl Gateway {
         let (public, tunnels) = (Arc::new(Shutdown::new()), Shutdown::new());
         let ground = Ground::system();
         let log = access_log(access, &ground)?;
-        let shared = share(&config, &public, ground, Some(log));
+        let (shared, names) = share(&config, &public, ground, Some(log));
         let addresses = addresses(&config, &doors, &admin_socket)?;
-        let knobs = Knobs::new(&config, &shared.pressure);
+        let knobs = Knobs::new(&config, &shared);
         knobs.tell_budget(&shared);
         let budget = Arc::clone(&knobs.budget);
         let watch = memory::watch(Arc::clone(&shared), budget, telemetry::memory::resident);
@@ -149,6 +148,7 @@ impl Gateway {
         let reloader = Arc::new(Reloader::new(
             file,
             Arc::clone(&shared),
+            names,
             knobs.clone(),
             certs,
             Arc::clone(&admin_access),
@@ -299,53 +299,57 @@ fn access_log(access: AccessTo, ground: &Ground) -> Result<AccessLog, WiringErro
     })
 }
 
-/// What all exchanges and tunnels of a gateway share.
+/// What all exchanges and tunnels of a gateway share, and the names that agents bring.
 pub(super) fn share(
     config: &Config,
     public: &Shutdown,
     ground: Ground,
     log: Option<AccessLog>,
-) -> Arc<Shared> {
+) -> (Arc<Shared>, Arc<Names>) {
     let routes = Arc::new(ArcSwap::from_pointee(RouteTable::build(config)));
+    let apps = Arc::new(Apps::new(Arc::clone(&ground.metrics)));
+    let names = Arc::new(Names::new(config, &routes, &apps));
+    let pressure = Arc::default();
     let tunnels = Arc::new(Tunnels::default());
     let secret = ground.chance.bytes();
     let ledger = Arc::new(Ledger::new(Arc::clone(&ground.metrics), secret));
-    let enroll = enroll(config, &ground, &tunnels, &routes, &ledger);
+    let enroll = Arc::new(Enroll {
+        pressure: Arc::clone(&pressure),
+        on_offer: Arc::new(learn_names(&names)),
+        on_report: learn_outcomes(&ledger, ground.clock),
+        ..enroll(config, &ground, &tunnels)
+    });
     let Ground {
         clock,
         chance,
         metrics,
     } = ground;
-    Arc::new(Shared {
+    let shared = Shared {
         clock,
         chance,
         started: clock.now(),
         node: config.gateway.node.clone(),
         routes,
         tunnels,
-        apps: Apps::new(Arc::clone(&metrics)),
+        apps,
         bounds: ArcSwap::from_pointee(knobs::bounds(config)),
         sinks: Sinks::new(clock, metrics, log),
         tasks: Tasks::new(),
         enroll,
         shutdown: public.signal(),
-        pressure: Arc::default(),
+        pressure,
         loads: Arc::default(),
         lingering: Lingering::default(),
         ledger,
-    })
+    };
+    (Arc::new(shared), names)
 }
 
-fn enroll(
-    config: &Config,
-    ground: &Ground,
-    tunnels: &Arc<Tunnels>,
-    routes: &Arc<ArcSwap<RouteTable>>,
-    ledger: &Arc<Ledger>,
-) -> Arc<Enroll> {
+/// Enrolment that tells nobody yet.
+fn enroll(config: &Config, ground: &Ground, tunnels: &Arc<Tunnels>) -> Enroll {
     let required =
         (config.tunnel.agent_ca.as_ref()).is_some_and(|ca| ca.demand == Demand::Required);
-    Arc::new(Enroll {
+    Enroll {
         tunnels: Arc::clone(tunnels),
         tokens: Arc::new(ArcSwap::from_pointee(Tokens::new(&config.agents))),
         terms: ArcSwap::from_pointee(knobs::tunnel_terms(config)),
@@ -353,9 +357,11 @@ fn enroll(
         clock: ground.clock,
         chance: Arc::clone(&ground.chance),
         metrics: Arc::clone(&ground.metrics),
-        on_offer: learn_routes(routes),
-        on_report: learn_outcomes(ledger, ground.clock),
-    })
+        berths: Arc::default(),
+        pressure: Arc::default(),
+        on_offer: Arc::new(Box::new(|_, _, _| Ok(()))),
+        on_report: Box::new(|_, _| ()),
+    }
 }
 
 /// What agents tell of tunnels that were lost.
@@ -365,28 +371,13 @@ fn learn_outcomes(ledger: &Arc<Ledger>, clock: Clock) -> crate::tunnel::enroll::
 }
 
 /// Apps that an agent offers inside its token's patterns get a route of their own.
-fn learn_routes(routes: &Arc<ArcSwap<RouteTable>>) -> crate::tunnel::enroll::OnOffer {
-    let routes = Arc::clone(routes);
-    Box::new(move |offers: &[AppOffer]| {
-        let seen: Vec<(AppName, AppKind)> = offers
-            .iter()
-            .filter_map(|offer| AppName::new(&offer.name).map(|name| (name, kind(offer.kind))))
-            .collect();
-        routes.rcu(|table| {
-            let unknown = seen
-                .iter()
-                .filter(|(name, _)| table.app(name.as_str()).is_none());
-            table.with_seen(unknown.map(|(name, kind)| (name, *kind)))
-        });
-    })
-}
-
-const fn kind(kind: WireKind) -> AppKind {
-    match kind {
-        WireKind::Http1 => AppKind::Http1,
-        WireKind::H2c => AppKind::H2c,
-        WireKind::Tcp => AppKind::Tcp,
-    }
+fn learn_names(names: &Arc<Names>) -> OnOffer {
+    let names = Arc::clone(names);
+    Box::new(
+        move |subject: &str, before: &[AppOffer], after: &[AppOffer]| {
+            names.offered(subject, before, after)
+        },
+    )
 }
 
 pub(super) fn fronts(
@@ -406,6 +397,7 @@ pub(super) fn fronts(
         },
         tunnel: TunnelFront {
             enroll: Arc::clone(&shared.enroll),
+            opening: Arc::clone(&knobs.opening),
             tls: None,
             signal: tunnels.signal(),
         },
@@ -418,7 +410,7 @@ pub(super) fn fronts(
         },
         gates: Gates {
             public: Arc::clone(&knobs.gate),
-            tunnel: Gate::new(TUNNEL_CONNECTIONS, TUNNEL_CONNECTIONS),
+            tunnel: Arc::clone(&knobs.tunnel_gate),
         },
         public: public.signal(),
         tunnels: tunnels.signal(),

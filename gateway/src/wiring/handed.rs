@@ -21,6 +21,7 @@ use crate::request::Shared;
 use crate::request::front::{ClientInfo, RawClient};
 use crate::shutdown::Shutdown;
 use crate::telemetry::metrics::Metrics;
+use crate::tunnel::enroll::Newcomer;
 
 /// Calendar of a gateway whose runs repeat themselves.
 const ZERO_WALL: Duration = Duration::from_secs(1_800_000_000);
@@ -44,8 +45,8 @@ impl Handed {
             metrics: Metrics::new(),
         };
         let (public, tunnels) = (Shutdown::new(), Shutdown::new());
-        let shared = gateway::share(config, &public, ground, None);
-        let knobs = Knobs::new(config, &shared.pressure);
+        let (shared, _) = gateway::share(config, &public, ground, None);
+        let knobs = Knobs::new(config, &shared);
         let fronts = gateway::fronts(&knobs, &shared, &public, &tunnels);
         Self {
             shared,
@@ -83,7 +84,13 @@ impl Handed {
         peer: SocketAddr,
     ) -> impl Future<Output = ()> + Send + use<> {
         let front = self.fronts.tunnel.clone();
-        async move { front.enroll.serve(carrier, peer, None, front.signal).await }
+        let newcomer = Newcomer {
+            carrier,
+            peer,
+            token: None,
+            place: None,
+        };
+        async move { front.enroll.serve(newcomer, front.signal).await }
     }
 
     /// What its exchanges share.

@@ -18,10 +18,13 @@ use crate::accept::gate::Gate;
 use crate::accept::opening::Opening;
 use crate::config::defaults::DEAD_AFTER;
 use crate::config::{Config, MemoryBudget, ProxyProtocol};
-use crate::pressure::Pressure;
 use crate::request::{Bounds, Shared};
+use crate::telemetry::labels::Listener;
 use crate::tunnel::enroll::TunnelTerms;
 use crate::tunnel::pool::PoolLimits;
+
+/// Connections on the tunnel port at once; strangers count as long as their handshake may take.
+const TUNNEL_CONNECTIONS: usize = 20_000;
 
 /// The handles.
 #[derive(Clone)]
@@ -30,12 +33,15 @@ pub(super) struct Knobs {
     pub(super) opening: Arc<ArcSwap<Opening>>,
     /// Clients' connections.
     pub(super) gate: Arc<Gate>,
+    /// Agents' connections; those of one address count until it is known whose they are.
+    pub(super) tunnel_gate: Arc<Gate>,
     pub(super) budget: Arc<Budget>,
 }
 
 impl Knobs {
-    pub(super) fn new(config: &Config, pressure: &Arc<Pressure>) -> Self {
+    pub(super) fn new(config: &Config, shared: &Shared) -> Self {
         let (most, each) = (config.limits.connections, config.limits.connections_per_ip);
+        let (metrics, pressure) = (shared.sinks.metrics(), &shared.pressure);
         let budget = Budget::default();
         budget.set(config.gateway.memory);
         Self {
@@ -44,7 +50,12 @@ impl Knobs {
                 pressure,
             ))),
             opening: Arc::new(ArcSwap::from_pointee(opening(config))),
-            gate: Gate::new(most, each),
+            gate: Gate::new(most, each, metrics.listener(Listener::Public)),
+            tunnel_gate: Gate::new(
+                TUNNEL_CONNECTIONS,
+                config.tunnel.handshakes_per_ip,
+                metrics.listener(Listener::Tunnel),
+            ),
             budget: Arc::new(budget),
         }
     }
@@ -56,6 +67,8 @@ impl Knobs {
         self.opening.store(Arc::new(opening(next)));
         self.gate
             .resize(next.limits.connections, next.limits.connections_per_ip);
+        self.tunnel_gate
+            .resize(TUNNEL_CONNECTIONS, next.tunnel.handshakes_per_ip);
         self.budget.set(next.gateway.memory);
         self.tell_budget(shared);
         // As for the listeners of agents, which stay as they began.
@@ -122,6 +135,7 @@ pub(super) fn tunnel_terms(config: &Config) -> TunnelTerms {
             per_app: config.limits.app_idle_connections,
         },
         handshake: config.tunnel.handshake,
+        per_agent: config.tunnel.tunnels_per_agent,
         grace: config.gateway.grace,
     }
 }

@@ -11,6 +11,7 @@ mod gateway;
 pub mod handed;
 mod knobs;
 mod memory;
+mod names;
 mod reload;
 mod spread;
 mod state;

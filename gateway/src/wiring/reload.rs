@@ -12,18 +12,19 @@ use bridgehead_protocol::io::descriptors;
 
 use super::bound::{Certs, own_hosts};
 use super::knobs::Knobs;
+use super::names::Names;
 use crate::admin::{Access, Reloaded};
 use crate::cert::{CertError, CertStore, Prepared};
-use crate::config::{AppKind, AppName, CertificateFiles, Changes, Config};
+use crate::config::{CertificateFiles, Changes, Config};
 use crate::outlook::{self, tunnel_certificates};
 use crate::request::Shared;
-use crate::route::RouteTable;
 
 /// What a reload reads, and what it puts in place.
 pub(super) struct Reloader {
     /// Where the configuration came from; `dev` has none.
     file: Option<PathBuf>,
     shared: Arc<Shared>,
+    names: Arc<Names>,
     knobs: Knobs,
     certs: Certs,
     access: Arc<ArcSwap<Access>>,
@@ -37,6 +38,7 @@ impl Reloader {
     pub(super) fn new(
         file: Option<PathBuf>,
         shared: Arc<Shared>,
+        names: Arc<Names>,
         knobs: Knobs,
         certs: Certs,
         access: Arc<ArcSwap<Access>>,
@@ -45,6 +47,7 @@ impl Reloader {
         Self {
             file,
             shared,
+            names,
             knobs,
             certs,
             access,
@@ -166,25 +169,12 @@ impl Reloader {
     /// Answers whether an app speaks another protocol now.
     fn replace_routes(&self, next: &Config) -> bool {
         let before = self.shared.routes.load_full();
-        self.shared.routes.rcu(|old| {
-            // Apps that agents brought stay, and one that lost its `[[app]]` becomes such an app.
-            let seen: Vec<(AppName, AppKind)> = old
-                .apps()
-                .map(|route| (route.name.clone(), route.kind))
-                .filter(|(name, _)| self.is_offered(name))
-                .collect();
-            RouteTable::build(next).with_seen(seen.iter().map(|(name, kind)| (name, *kind)))
-        });
+        self.names.configure(next);
         let after = self.shared.routes.load();
         before.apps().any(|old| {
             let now = after.app(old.name.as_str());
             now.is_some_and(|new| new.kind != old.kind)
         })
-    }
-
-    fn is_offered(&self, app: &AppName) -> bool {
-        let registry = self.shared.tunnels.snapshot();
-        !registry.offers(app.as_str()).is_empty()
     }
 
     /// What is kept speaks the old protocol.

@@ -170,6 +170,8 @@ mod tests {
     use crate::accept::gate::Gate;
     use crate::accept::listener;
     use crate::shutdown::Shutdown;
+    use crate::telemetry::labels::Listener;
+    use crate::telemetry::metrics::Metrics;
 
     /// Tells each connection's number and holds it until its peer closes.
     #[derive(Clone)]
@@ -219,7 +221,7 @@ mod tests {
     }
 
     fn gate() -> Arc<Gate> {
-        Gate::new(10, 10)
+        Gate::new(10, 10, Metrics::new().listener(Listener::Tunnel))
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use crate::admin::{
     AdminState, AdmissionInfo, AgentOfApp, AppHealth, AppInfo, GatewayInfo, Readiness, Refusals,
     Reloaded, TunnelInfo,
 };
-use crate::admit::GateView;
+use crate::admit::{Gate, GateView};
 use crate::config::{Admission, AppKind};
 use crate::ledger::{self, Counts, Said};
 use crate::request::Shared;
@@ -42,7 +42,8 @@ impl State {
     }
 
     fn app_info(&self, route: &AppRoute, registry: &Registry<LiveTunnel>) -> AppInfo {
-        let state = self.shared.apps.state(route.name.as_str());
+        // Looking makes nothing: an app that nobody asked for has nothing to show yet.
+        let state = self.shared.apps.known(route.name.as_str());
         let offers = registry.offers(route.name.as_str());
         let agents = offers.iter().map(|offer| AgentOfApp {
             agent: offer.tunnel.agent.to_string(),
@@ -54,7 +55,10 @@ impl State {
             .iter()
             .map(|offer| offer.health)
             .min_by_key(|health| rank(*health));
-        let gate = state.gate.view(self.shared.clock.now());
+        let now = self.shared.clock.now();
+        let gate = state
+            .as_ref()
+            .map_or_else(|| Gate::default().view(now), |state| state.gate.view(now));
         AppInfo {
             name: route.name.as_str().to_owned(),
             kind: kind(route.kind),
@@ -62,13 +66,15 @@ impl State {
             health: best.map_or(AppHealth::NoAgent, health),
             agents: agents.collect(),
             in_flight: gate.in_flight as u64,
-            long_lived: state.metrics.long_lived_now(),
+            long_lived: (state.as_ref()).map_or(0, |state| state.metrics.long_lived_now()),
             admission: admission(&route.settings.admission, &gate),
-            refusals: state.refusals().map(|run| Refusals {
-                since: self.shared.clock.wall(run.since),
-                count: run.count,
-                reason: run.reason.as_str(),
-            }),
+            refusals: state
+                .and_then(|state| state.refusals())
+                .map(|run| Refusals {
+                    since: self.shared.clock.wall(run.since),
+                    count: run.count,
+                    reason: run.reason.as_str(),
+                }),
         }
     }
 }
@@ -193,7 +199,10 @@ impl AdminState for State {
             let starts: BTreeSet<_> = starts.collect();
             (route.name.as_str().to_owned(), starts.len())
         };
-        routes.apps().map(of).collect()
+        // Names that agents brought come last: what is beyond the bound of series shares one.
+        let mut all: Vec<&Arc<AppRoute>> = routes.apps().collect();
+        all.sort_by_key(|route| !route.configured);
+        all.into_iter().map(of).collect()
     }
 
     fn streams(&self) -> StreamCounts {

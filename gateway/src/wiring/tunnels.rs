@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bridgehead_protocol::io::carrier::Carrier;
 use bridgehead_protocol::io::socket;
 use rustls::ServerConfig;
@@ -10,14 +11,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::accept::listener::{Arrival, Serve};
+use crate::accept::http::tls_failure;
+use crate::accept::listener::{Arrival, Serve, refuse};
+use crate::accept::opening::Opening;
 use crate::accept::tcp::TcpCorridor;
 use crate::config::AppName;
 use crate::request::Exchanges;
 use crate::request::front::ClientInfo;
 use crate::shutdown::Signal;
-use crate::telemetry::labels::ConnectionKind;
-use crate::tunnel::enroll::Enroll;
+use crate::telemetry::labels::{ConnectionKind, TlsFailure};
+use crate::tunnel::enroll::{Enroll, Newcomer};
 
 /// How long an agent that is not let in may take to read why.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -26,6 +29,8 @@ const FAREWELL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct TunnelFront {
     pub(super) enroll: Arc<Enroll>,
+    /// Who is trusted to bring the connections of others, and so is not one client.
+    pub(super) opening: Arc<ArcSwap<Opening>>,
     pub(super) tls: Option<Arc<ServerConfig>>,
     pub(super) signal: Signal,
 }
@@ -37,10 +42,12 @@ impl Serve for TunnelFront {
             peer,
             mut permit,
         } = arrival;
-        if !permit.claim(peer.ip()) {
-            // The peer holds as many connections as it may; the drop tells it.
-            return;
+        let trusted = self.opening.load().trusts(peer.ip());
+        if !trusted && !permit.claim(peer.ip()) {
+            // The address has as many strangers as it may.
+            return refuse(&stream);
         }
+        let claim = permit.split_claim();
         let place = self.enroll.metrics.connection(ConnectionKind::Tunnel);
         if let Err(error) =
             socket::tune_carrier(&stream, self.enroll.terms.load().settings.dead_after)
@@ -60,9 +67,11 @@ impl Serve for TunnelFront {
                         return farewell(stream).await;
                     }
                     Ok(Err((error, _))) => {
+                        permit.tls_failed(tls_failure(&error));
                         return tracing::debug!(%peer, %error, "an agent's TLS handshake failed");
                     }
                     Err(_) => {
+                        permit.tls_failed(TlsFailure::TimedOut);
                         return tracing::debug!(%peer, "an agent's TLS handshake took too long");
                     }
                 }
@@ -70,7 +79,13 @@ impl Serve for TunnelFront {
         };
         // They are the connection's, which may end long before the tunnel that it began.
         carrier.keep((permit, place));
-        self.enroll.serve(carrier, peer, None, self.signal).await;
+        let newcomer = Newcomer {
+            carrier,
+            peer,
+            token: None,
+            place: claim.map(|claim| Box::new(claim) as Box<dyn Send>),
+        };
+        self.enroll.serve(newcomer, self.signal).await;
     }
 }
 

@@ -20,21 +20,21 @@ use bytes::Bytes;
 const FORGETFUL: &str = "resume_window = \"0s\"";
 
 /// Two subjects, an app each.
-struct Two {
-    world: World,
-    honest: App,
+pub(crate) struct Two {
+    pub(crate) world: World,
+    pub(crate) honest: App,
     _agent: Agent,
 }
 
 /// With lines for `[tunnel]`.
-async fn two(tunnel: &str) -> Two {
+pub(crate) async fn two(tunnel: &str) -> Two {
     let honest = App::start(app::echo).await;
     let world = setup()
         .section("tunnel", tunnel)
         .defaults("hold = \"0s\"\nfirst_frame_window = \"2s\"")
         .app("evil", "")
         .agent("a1", &["demo"])
-        .agent("evil", &["evil"])
+        .agent("evil", &["evil", "evil-*"])
         .start()
         .await;
     let agent = world.join("a1", &[("demo", &honest.target())]).await;
@@ -46,12 +46,12 @@ async fn two(tunnel: &str) -> Two {
 }
 
 impl Two {
-    fn hello(&self) -> Hello {
+    pub(crate) fn hello(&self) -> Hello {
         peer::hello(&self.world.token("evil").secret, "liar", &["evil"])
     }
 
     /// The liar, let in.
-    async fn liar(&self) -> Peer {
+    pub(crate) async fn liar(&self) -> Peer {
         let mut liar = Peer::dial(self.world.places.tunnel).await;
         liar.say(&Frame::Hello(self.hello())).await;
         let first = wait::within(wait::SOON, "an answer to HELLO", liar.hear()).await;
@@ -60,7 +60,7 @@ impl Two {
     }
 
     /// The neighbour is served by its own app, and by nobody else.
-    async fn neighbour_is_served(&self, after: &str) {
+    pub(crate) async fn neighbour_is_served(&self, after: &str) {
         let (before, target) = (self.honest.total(), "/neighbour");
         let begun = std::time::Instant::now();
         for _ in 0..2 {
@@ -169,6 +169,18 @@ async fn nobody_serves_an_app_that_its_token_does_not_cover() {
 }
 
 const ONE: StreamId = StreamId(1);
+
+/// Names of one APPS; as many as fit.
+pub(crate) const NAMES: usize = 128;
+
+/// The list of that revision has no name of another revision's.
+pub(crate) fn ever_new_names(revision: u64) -> Frame {
+    let name = |n| format!("evil-{revision}-{n}");
+    Frame::Apps {
+        revision,
+        apps: (0..NAMES).map(|n| peer::offer(&name(n))).collect(),
+    }
+}
 
 /// What a liar says out of nothing.
 fn lies() -> Vec<(&'static str, Vec<Frame>)> {
@@ -289,13 +301,8 @@ fn lies() -> Vec<(&'static str, Vec<Frame>)> {
             (0..1000).map(|_| Frame::Ping([1; 8])).collect(),
         ),
         (
-            "a thousand APPS",
-            (0..1000)
-                .map(|revision| Frame::Apps {
-                    revision,
-                    apps: vec![peer::offer("evil")],
-                })
-                .collect(),
+            "a thousand APPS, each with names of its own",
+            (1..=1000).map(ever_new_names).collect(),
         ),
     ]
 }

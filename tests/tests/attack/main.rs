@@ -17,6 +17,7 @@ mod handshakes;
 mod origins;
 mod rfc;
 mod slow;
+mod tenants;
 // Shared with the suite of real programs, which uses all of it.
 #[allow(dead_code, unused_imports, unused_macros)]
 #[path = "../real/setup.rs"]

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use bridgehead_protocol::wire::{Frame, RefuseCode};
 use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::{self, H1};
+use bridgehead_tests::peer::{self, Peer};
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{World, setup};
 use tokio::net::TcpSocket;
@@ -13,21 +15,36 @@ use crate::support::{One, Verdict, one};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn above_its_budget_a_gateway_refuses_what_is_new_and_says_that_nothing_was_delivered() {
-    let setup = setup().section("gateway", "memory = \"1MiB\"");
+    let setup = setup().section("gateway", "memory = \"8GiB\"");
     let One {
         world,
         agent: _agent,
         app,
     } = one(setup, app::echo).await;
+    // The agent came while there was room: a gateway that is full lets none in.
+    let text = std::fs::read_to_string(&world.config).expect("the configuration");
+    let tight = text.replace("memory = \"8GiB\"", "memory = \"1MiB\"");
+    std::fs::write(&world.config, tight).expect("a configuration");
+    assert_eq!(world.command("/v1/reload").await.status, 200);
+    let noticed = |line: &str| line.contains("memory pressure changed");
+    world.gateway.line("that memory is short", noticed);
+    let admin = world.places.admin;
+    let ready = client::ask(admin, "GET", "/readyz", &admin.to_string()).await;
+    assert_eq!(ready.status, 503);
+    assert_eq!(ready.json()["reasons"], serde_json::json!(["memory"]));
     let refused = world.ask("POST", "/refused", b"x").await;
     Verdict::refused(503, "SERVICE_UNAVAILABLE", "overload")
         .after(5)
         .check(&refused);
     assert_eq!(refused.json()["error"]["retry"]["write"], "safe");
-    let admin = world.places.admin;
-    let ready = client::ask(admin, "GET", "/readyz", &admin.to_string()).await;
-    assert_eq!(ready.status, 503);
-    assert_eq!(ready.json()["reasons"], serde_json::json!(["memory"]));
+    let token = &world.token("a1").secret;
+    let mut late = Peer::dial(world.places.tunnel).await;
+    late.say(&Frame::Hello(peer::hello(token, "late", &["demo"])))
+        .await;
+    match wait::within(wait::SOON, "an answer to HELLO", late.hear()).await {
+        Some(Frame::Refuse(refuse)) => assert_eq!(refuse.code, RefuseCode::Busy),
+        other => panic!("let in without memory: {other:?}"),
+    }
     // What the gateway itself answers goes on: operators need it now.
     let host = format!("gw.localhost:{}", world.places.public.port());
     let codes = "/.well-known/bridgehead/codes.json";

@@ -51,6 +51,21 @@ async fn a_thousand_silent_sockets_delay_no_agent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_that_may_have_no_second_tunnel_says_why_and_serves_through_the_first() {
+    let app = App::start(app::echo).await;
+    let world = setup()
+        .section("tunnel", "tunnels_per_agent = 1")
+        .start()
+        .await;
+    let agent = world.join("a1", &[("demo", &app.target())]).await;
+    let refused = |line: &str| line.contains("[tunnel].tunnels_per_agent allows (1)");
+    let line = agent.process.line("why there is no second tunnel", refused);
+    assert!(line.contains("a1 has as many tunnels"), "{line}");
+    assert_eq!(world.get("/").await.status, 200);
+    assert_eq!(world.tunnels().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tunnel_under_tls_serves_and_a_foreign_certificate_is_refused() {
     let app = App::start(app::echo).await;
     let world = setup().tunnel_tls().start().await;
@@ -285,12 +300,15 @@ async fn a_drained_agent_finishes_what_it_has_and_takes_nothing_new() {
     app.until_text("/slow").await;
     agent.process.signal("TERM");
     let refused = || async {
-        let answer = tokio::time::timeout(Duration::from_millis(500), world.get("/new"))
+        // Until the gateway has heard of it, one may still reach the app, which answers nobody yet.
+        let answer = tokio::time::timeout(Duration::from_millis(500), world.get("/early"))
             .await
             .ok()?;
         (answer.error("delivery") == "not_delivered").then_some(())
     };
     wait::until(wait::SOON, "new requests being refused", refused).await;
+    let late = world.get("/new").await;
+    assert_eq!(late.error("delivery"), "not_delivered", "{}", late.text());
     go.send_replace(true);
     assert_eq!(client.answer("GET").await.text(), "finished");
     assert!(

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::tests::serve;
 use crate::accept::testing::Scripted;
-use crate::shutdown::Signal;
+use crate::shutdown::{Shutdown, Signal};
 
 /// A client made of bare frames.
 struct Raw {
@@ -49,7 +49,11 @@ fn hpack(fields: &[(&str, &str)]) -> Vec<u8> {
 
 impl Raw {
     async fn start() -> Self {
-        let (mut io, corridor, server) = serve(Signal::never());
+        Self::start_with(Signal::never()).await
+    }
+
+    async fn start_with(signal: Signal) -> Self {
+        let (mut io, corridor, server) = serve(signal);
         io.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
             .await
             .expect("a write");
@@ -193,4 +197,64 @@ async fn a_client_is_heard_for_a_second_after_its_error_so_that_it_learns_why() 
         assert!(begun.elapsed() <= limit + Duration::from_millis(5));
         assert!(begun.elapsed() >= limit);
     }
+}
+
+/// A client that asks for nothing and answers the keep-alive pings alone. Tells what it heard last, and when
+/// the connection was over.
+async fn idle_client(mut raw: Raw) -> (Option<Vec<u8>>, Duration) {
+    const PING: u8 = 6;
+    const GOAWAY: u8 = 7;
+    /// The ping by which `h2` learns that its GOAWAY arrived.
+    const SHUTDOWN: [u8; 8] = [0x0b, 0x7b, 0xa2, 0xf0, 0x8b, 0x9b, 0xfe, 0x54];
+    let begun = Instant::now();
+    let mut goodbye = None;
+    loop {
+        let mut head = [0; 9];
+        if raw.io.read_exact(&mut head).await.is_err() {
+            break;
+        }
+        let mut payload = vec![0; usize::from(head[2])];
+        raw.io.read_exact(&mut payload).await.expect("a payload");
+        match (head[3], head[4]) {
+            (PING, 0) if payload != SHUTDOWN => {
+                let pong = frame(PING, 1, 0, &payload);
+                raw.io.write_all(&pong).await.expect("a write");
+            }
+            (GOAWAY, _) => goodbye = Some(payload),
+            _ => {}
+        }
+    }
+    drop(raw.io);
+    raw.server.await.expect("the connection ends");
+    (goodbye, begun.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_client_that_does_not_agree_to_the_end_is_told_it_and_closed() {
+    let (goodbye, lasted) = idle_client(Raw::start().await).await;
+    assert!(lasted < Duration::from_secs(60 + 5), "{lasted:?}");
+    let nothing_was_begun = [0, 0, 0, 0, 0, 0, 0, 0];
+    assert_eq!(goodbye.as_deref(), Some(&nothing_was_begun[..]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_agree_does_not_hold_a_drain_up() {
+    let shutdown = Shutdown::new();
+    let raw = Raw::start_with(shutdown.signal()).await;
+    shutdown.drain();
+    let (_, lasted) = idle_client(raw).await;
+    assert!(lasted < Duration::from_secs(5), "{lasted:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_stops_halfway_ends_with_the_next_ping() {
+    let mut raw = Raw::start().await;
+    let half = frame(HEADERS, END_STREAM, 1, &hpack(&[(":method", "GET")]));
+    raw.io.write_all(&half).await.expect("a write");
+    let begun = Instant::now();
+    let mut taken = Vec::new();
+    // Whatever it says to the end; a pong would be an error between two parts of a head.
+    let _end = raw.io.read_to_end(&mut taken).await;
+    let lasted = begun.elapsed();
+    assert!(lasted < Duration::from_secs(20 + 10 + 2), "{lasted:?}");
 }

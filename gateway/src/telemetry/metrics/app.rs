@@ -2,6 +2,9 @@
 //!
 //! Registered by the file above; the same rules hold.
 
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
 use bridgehead_protocol::verdict::{Code, Delivery, Reason, WindowKind};
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 
@@ -90,10 +93,62 @@ impl PerApp {
     }
 }
 
+impl PerApp {
+    /// Removes the series of an app that are there from its first request on. Taken apart whole: a family
+    /// that is new has to say here how it goes.
+    fn remove(&self, label: &str) {
+        let Self {
+            exchanges: _,
+            seconds,
+            in_flight,
+            long_lived,
+            held,
+            queue_depth,
+            queue_wait,
+            client_share,
+            refusals: _,
+            windows,
+            holds,
+            retries: _,
+            bytes,
+        } = self;
+        // A series that is not there has nothing to remove.
+        for gauge in [in_flight, long_lived, held, queue_depth] {
+            let _ = gauge.remove_label_values(&[label]);
+        }
+        let _ = queue_wait.remove_label_values(&[label]);
+        for phase in Phase::ALL {
+            let _ = seconds.remove_label_values(&[label, phase.as_str()]);
+        }
+        for places in SharedPlaces::ALL {
+            let _ = client_share.remove_label_values(&[label, places.as_str()]);
+        }
+        for window in [WindowKind::FirstFrame, WindowKind::Stall] {
+            let _ = windows.remove_label_values(&[label, window.as_str()]);
+        }
+        for result in HoldResult::ALL {
+            let _ = holds.remove_label_values(&[label, result.as_str()]);
+        }
+        for direction in Direction::ALL {
+            let _ = bytes.remove_label_values(&[label, direction.as_str()]);
+        }
+    }
+}
+
+/// A series that was looked up by its labels, the app's aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Made {
+    Exchange([&'static str; 3]),
+    Refusal([&'static str; 2]),
+    Retry(&'static str),
+}
+
 /// The counters of one app, resolved once.
 #[derive(Debug)]
 pub struct AppMetrics {
     label: Box<str>,
+    /// What has to be removed with it; nothing once it was.
+    made: Mutex<Option<BTreeSet<Made>>>,
     families: PerApp,
     answered: IntCounter,
     phases: Vec<Histogram>,
@@ -116,6 +171,7 @@ impl AppMetrics {
         };
         Self {
             label: label.into(),
+            made: Mutex::new(Some(BTreeSet::new())),
             answered: families.exchanges.with_label_values(&[
                 label,
                 Outcome::Answered.as_str(),
@@ -208,10 +264,7 @@ impl AppMetrics {
 
     /// Count a repeated try.
     pub fn retried(&self, reason: Reason) {
-        self.families
-            .retries
-            .with_label_values(&[self.label.as_ref(), reason.as_str()])
-            .inc();
+        self.count(Made::Retry(reason.as_str()));
     }
 
     /// Count the end of an exchange. Only the drop of `ExchangeGuard` calls this.
@@ -225,23 +278,57 @@ impl AppMetrics {
             self.answered.inc();
             return;
         }
-        self.families
-            .exchanges
-            .with_label_values(&[
-                self.label.as_ref(),
-                outcome.as_str(),
-                delivery.map_or("", Delivery::as_str),
-                code.map_or("", Code::as_str),
-            ])
-            .inc();
+        self.count(Made::Exchange([
+            outcome.as_str(),
+            delivery.map_or("", Delivery::as_str),
+            code.map_or("", Code::as_str),
+        ]));
     }
 
     /// Count a refusal. Only the drop of `ExchangeGuard` calls this.
     pub(in crate::telemetry) fn refused(&self, code: Code, reason: Reason) {
-        self.families
-            .refusals
-            .with_label_values(&[self.label.as_ref(), code.as_str(), reason.as_str()])
-            .inc();
+        self.count(Made::Refusal([code.as_str(), reason.as_str()]));
+    }
+
+    /// Counts one in a series that is looked up, unless the app was forgotten.
+    fn count(&self, made: Made) {
+        let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(all) = all.as_mut() else { return };
+        all.insert(made);
+        let (label, families) = (self.label.as_ref(), &self.families);
+        let counter = match made {
+            Made::Exchange([outcome, delivery, code]) => {
+                let labels = [label, outcome, delivery, code];
+                families.exchanges.with_label_values(&labels)
+            }
+            Made::Refusal([code, reason]) => {
+                families.refusals.with_label_values(&[label, code, reason])
+            }
+            Made::Retry(reason) => families.retries.with_label_values(&[label, reason]),
+        };
+        counter.inc();
+    }
+
+    /// Removes its series. What is still counted through it goes nowhere.
+    pub(super) fn forget(&self) {
+        let mut all = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = all.take().unwrap_or_default();
+        let (label, families) = (self.label.as_ref(), &self.families);
+        let answered = [Outcome::Answered.as_str(), Delivery::Delivered.as_str(), ""];
+        // A series that is not there has nothing to remove.
+        for made in made.into_iter().chain([Made::Exchange(answered)]) {
+            let _ = match made {
+                Made::Exchange([outcome, delivery, code]) => {
+                    let labels = [label, outcome, delivery, code];
+                    families.exchanges.remove_label_values(&labels)
+                }
+                Made::Refusal([code, reason]) => families
+                    .refusals
+                    .remove_label_values(&[label, code, reason]),
+                Made::Retry(reason) => families.retries.remove_label_values(&[label, reason]),
+            };
+        }
+        families.remove(label);
     }
 
     /// Record how long a phase took, in seconds.

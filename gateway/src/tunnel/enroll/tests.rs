@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod bounds;
+
 use std::future::poll_fn;
 
 use bridgehead_protocol::handshake::{AppPattern, Client, ClientError, Introduction, Token};
@@ -15,8 +17,11 @@ use super::*;
 use crate::config::AgentKey;
 use crate::shutdown::Shutdown;
 use crate::telemetry::labels::TunnelState;
+use crate::tunnel::offered::TooManyApps;
 
 const WINDOW: Duration = Duration::from_secs(20);
+/// Apps named `shop-…` that one tunnel may bring here.
+const MOST_SHOPS: usize = 3;
 const GRACE: Duration = Duration::from_secs(300);
 
 struct Door {
@@ -77,12 +82,21 @@ fn door() -> Door {
                 per_app: 8,
             },
             handshake: Duration::from_secs(10),
+            per_agent: 1000,
             grace: GRACE,
         }),
         clock: Clock::start(),
         chance: Arc::new(Chance::planted(1)),
         metrics: Metrics::new(),
-        on_offer: Box::new(|_| ()),
+        berths: Arc::default(),
+        pressure: Arc::default(),
+        on_offer: Arc::new(Box::new(|_, _, after| {
+            let brought = after.iter().filter(|app| app.name.starts_with("shop-"));
+            match brought.count() > MOST_SHOPS {
+                true => Err(TooManyApps { most: MOST_SHOPS }),
+                false => Ok(()),
+            }
+        })),
         on_report: Box::new(|_, _| ()),
     };
     Door {
@@ -98,6 +112,22 @@ struct Says {
     agent: &'static str,
     instance: u128,
     resume: Option<ResumeTicket>,
+    apps: Vec<AppOffer>,
+}
+
+fn offer(name: &str) -> AppOffer {
+    AppOffer {
+        name: name.into(),
+        kind: AppKind::Http1,
+        weight: 1,
+        health: AppHealth::Ready,
+        upstream_host: String::new(),
+    }
+}
+
+/// So many apps of which there may be [`MOST_SHOPS`].
+fn shops(count: usize) -> Vec<AppOffer> {
+    (0..count).map(|n| offer(&format!("shop-{n}"))).collect()
 }
 
 fn says(resume: Option<ResumeTicket>) -> Says {
@@ -106,6 +136,7 @@ fn says(resume: Option<ResumeTicket>) -> Says {
         agent: "a1",
         instance: 5,
         resume,
+        apps: vec![offer("demo")],
     }
 }
 
@@ -123,20 +154,20 @@ impl Door {
         let (enroll, signal) = (Arc::clone(&self.enroll), self.shutdown.signal());
         let served = tokio::spawn(async move {
             let peer = ([127, 0, 0, 1], 7000).into();
-            enroll.serve(Carrier::from(near), peer, None, signal).await;
+            let newcomer = Newcomer {
+                carrier: Carrier::from(near),
+                peer,
+                token: None,
+                place: None,
+            };
+            enroll.serve(newcomer, signal).await;
         });
         let client = Client::new(Introduction {
             agent: says.agent.into(),
             instance: says.instance,
             token: Some(says.token),
             features: Vec::new(),
-            apps: vec![AppOffer {
-                name: "demo".into(),
-                kind: AppKind::Http1,
-                weight: 1,
-                health: AppHealth::Ready,
-                upstream_host: String::new(),
-            }],
+            apps: says.apps,
             limits: limits(&settings()),
             resume: says.resume,
         });
@@ -192,6 +223,16 @@ fn next(ticket: &ResumeTicket, epoch: u32) -> Option<ResumeTicket> {
         epoch,
         ..ticket.clone()
     })
+}
+
+fn open(app: &str) -> Open {
+    Open {
+        app: app.into(),
+        kind: AppKind::Http1,
+        remaining: WINDOW,
+        credit: 0,
+        client: None,
+    }
 }
 
 async fn until_state(live: &LiveTunnel, state: TunnelState) {
@@ -357,14 +398,7 @@ async fn a_replaced_instance_may_go_on_with_what_drains_and_opens_nothing() {
     let door = door();
     let (tunnel, ticket, _end) = door.tunnel().await;
     let old = door.only();
-    let open = Open {
-        app: "demo".into(),
-        kind: AppKind::Http1,
-        remaining: WINDOW,
-        credit: 0,
-        client: None,
-    };
-    let stream = old.tunnel.open(open).unwrap();
+    let stream = old.tunnel.open(open("demo")).unwrap();
     let app = tunnel.accept().await.unwrap();
     let newer = door
         .knock(Says {
