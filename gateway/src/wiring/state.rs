@@ -239,6 +239,10 @@ impl AdminState for State {
     }
 
     fn drain(&self) {
-        self.shutdown.leave();
+        // Whoever was answered finds it draining, unless it was told to go on for a while.
+        match self.reloader.drain_delay().is_zero() {
+            true => self.shutdown.drain(),
+            false => self.shutdown.leave(),
+        }
     }
 }

@@ -33,6 +33,7 @@ const NODE: &[&str] = &[
     "express@5",
     "socket.io@4",
     "socket.io-client@4",
+    "ws@8",
     "vite@8",
     "playwright-core@1",
 ];
