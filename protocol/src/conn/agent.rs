@@ -163,6 +163,10 @@ impl Conn {
         }
         stream.phase = Phase::Concluding;
         stream.inn.discard(Taken::Evidence);
+        if !stream.was_opened {
+            // Its gateway never hears that it stands, so no byte of it may follow.
+            stream.out.forget();
+        }
         let cause = if stream.reset {
             stream.out.forget();
             FinalCause::Reset

@@ -237,6 +237,25 @@ fn a_stream_opened_after_its_fence_writes_nothing() {
 }
 
 #[test]
+fn a_stream_that_was_refused_behind_its_fence_says_nothing_more() {
+    let mut pair = pair();
+    let key = pair.open(AppKind::Tcp);
+    pair.settle().unwrap();
+    let app = pair.accepted().unwrap();
+    pair.gateway.fence(key, false);
+    pair.emit_gateway();
+    pair.deliver_to_agent(usize::MAX).unwrap();
+    pair.agent.refuse(app, RefusedReason::ConnectTimeout, 1);
+    pair.agent.opened(app);
+    let mut greeting = Bytes::from_static(b"220 hello");
+    assert_eq!(pair.agent.write(app, &mut greeting), 0);
+    pair.agent.finish(app);
+    pair.settle().expect("nobody broke the protocol");
+    let ended = pair.view(key).ended;
+    assert!(matches!(ended, Some(Ended::Final { .. })), "{ended:?}");
+}
+
+#[test]
 fn a_reset_behind_a_fence_keeps_the_count() {
     let mut pair = pair();
     let (key, app) = opened(&mut pair);
