@@ -49,6 +49,8 @@ pub(super) struct Copy<S: Connection = AppSocket> {
     /// An exchange began on a connection of strict turns and none of its bytes was written yet:
     /// what the app says now cannot be its answer.
     unwritten: bool,
+    /// When the time of an exchange is over of which no byte was written yet.
+    due: Option<Moment>,
     app_ended: bool,
     /// A write failed by a reset. The kernel tells that once; the reader then sees a clean end.
     app_reset: bool,
@@ -115,6 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             kind,
             writing: Writing::Open,
             unwritten: false,
+            due: None,
             app_ended: false,
             app_reset: false,
             unflushed: false,
@@ -159,6 +162,11 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
 
     /// `Ready(None)` is progress, `Ready(Some)` the end of the stream.
     fn poll_out(&mut self, cx: &mut Context<'_>) -> Poll<Option<FinalCause>> {
+        let open = matches!(self.writing, Writing::Open);
+        if open && self.due.is_some_and(|due| self.is_over(due)) {
+            // Its BEGIN came in time, and its first byte does not.
+            return Poll::Ready(Some(FinalCause::Expired));
+        }
         match &mut self.writing {
             Writing::Open => {
                 let failed = self.socket.failed_write();
@@ -194,6 +202,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             Outgoing::Wrote(0) => self.write_failed(&io::ErrorKind::WriteZero.into()),
             Outgoing::Wrote(_) => {
                 self.unwritten = false;
+                self.due = None;
                 self.unflushed = true;
                 None
             }
@@ -257,8 +266,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         begin: Begin,
         deadline: Moment,
     ) -> Poll<Option<FinalCause>> {
-        let expired = self.stream.now() >= deadline;
-        if expired && !Bug::ExpiredBeginWritten.bites() && !Bug::FrozenAgentWrites.bites() {
+        if self.is_over(deadline) {
             return Poll::Ready(Some(FinalCause::Expired));
         }
         let look = !Bug::BeginWithoutFreshness.bites();
@@ -267,8 +275,15 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         }
         self.stream.begun();
         self.unwritten = begin.expect_read.is_some() && look;
+        self.due = Some(deadline);
         self.unanswered = begin.expect_read.is_some();
         Poll::Ready(None)
+    }
+
+    /// True once an exchange with this deadline must not reach the app any more.
+    fn is_over(&self, deadline: Moment) -> bool {
+        let heeds = !Bug::ExpiredBeginWritten.bites() && !Bug::FrozenAgentWrites.bites();
+        heeds && self.stream.now() >= deadline
     }
 
     /// Reads the app's socket until it would block. Pending (and woken again at once) while the

@@ -130,6 +130,18 @@ async fn an_exchange_whose_time_is_over_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_exchange_whose_first_byte_comes_after_its_time_is_not_written() {
+    let world = World::new();
+    let mut stream = world.stuck_stream(AppKind::Http1).await;
+    let start = stream.begin_within(Duration::from_secs(1), 0, b"GET /late");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    stream.app.takes(100);
+    let (written, _, cause) = final_of(stream.ended().await);
+    assert_eq!((written, cause), (start, FinalCause::Expired));
+    assert_eq!(stream.app.took(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_kept_connection_without_news_serves_the_next_exchange() {
     let world = World::new();
     let mut stream = world.stream(AppKind::Http1).await;

