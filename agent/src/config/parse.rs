@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bridgehead_protocol::config::Fault;
+use bridgehead_protocol::config::units::parse_duration;
 use bridgehead_protocol::io::tls::read_certificates;
 
 use crate::app::table::AppSpec;
@@ -72,7 +73,7 @@ pub fn settings(args: RunArgs, environment: Environment<'_>) -> Result<Settings,
         true => file.command.iter().map(Into::into).collect(),
         false => command,
     };
-    let given = serving.grace.as_deref().map(values::duration);
+    let given = serving.grace.as_deref().map(parse_duration);
     let grace = given.map(|span| span.and_then(values::grace));
     let tunnels = serving.tunnels.map(|count| values::tunnels(count.into()));
     let streams = (serving.max_streams).map(|count| values::max_streams(count.into()));
@@ -113,12 +114,9 @@ fn before<T>(
 
 /// A mistake in the flag `name`.
 fn wrong(name: &'static str) -> impl Fn(Fault) -> ConfigError {
-    move |Fault { what, mend }| ConfigError::Setting {
+    move |fault| ConfigError::Setting {
         name,
-        what: match mend.is_empty() {
-            true => what,
-            false => format!("{what}, {mend}"),
-        },
+        what: fault.to_string(),
     }
 }
 

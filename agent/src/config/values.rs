@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU8;
 use std::time::Duration;
 
-use bridgehead_protocol::config::{Fault, units};
+use bridgehead_protocol::config::Fault;
 use bridgehead_protocol::handshake::{Token, is_agent_id, is_app_name, is_host_header};
 
 use crate::app::Target;
@@ -88,11 +88,6 @@ pub(super) fn grace(span: Duration) -> Result<Duration, Fault> {
         true => Err(Fault::new("more than a day", "write a shorter time")),
         false => Ok(span),
     }
-}
-
-/// A duration as a flag gives it.
-pub(super) fn duration(text: &str) -> Result<Duration, Fault> {
-    units::parse_duration(text)
 }
 
 pub(super) fn max_streams(number: u64) -> Result<u32, Fault> {

@@ -17,7 +17,7 @@ use bridgehead_protocol::wire::{
 };
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -395,6 +395,24 @@ async fn a_draining_agent_takes_nothing_new_and_finishes_what_runs() {
     assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
 }
 
+/// A request that the app behind `listener` has taken, on a connection that stays silent.
+async fn unanswered(
+    end: &Arc<End>,
+    listener: &TcpListener,
+) -> (JoinHandle<Result<Vec<u8>, StreamEnded>>, TcpStream) {
+    let asking = tokio::spawn({
+        let end = Arc::clone(end);
+        async move { end.ask("demo", b"GET / HTTP/1.1\r\n\r\n").await }
+    });
+    let mut request = [0; 18];
+    loop {
+        let (mut app, _) = listener.accept().await.expect("accept");
+        if app.read_exact(&mut request).await.is_ok() {
+            return (asking, app);
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_agent_whose_grace_is_over_tells_what_it_wrote_of_what_it_cuts() {
     let gateway = Gateway::start().await;
@@ -404,17 +422,7 @@ async fn an_agent_whose_grace_is_over_tells_what_it_wrote_of_what_it_cuts() {
     options.grace = Duration::from_millis(300);
     let agent = start(options);
     let end = Arc::new(gateway.admit().await);
-    let asking = tokio::spawn({
-        let end = Arc::clone(&end);
-        async move { end.ask("demo", b"GET / HTTP/1.1\r\n\r\n").await }
-    });
-    let mut request = [0; 18];
-    let _silent = loop {
-        let (mut app, _) = listener.accept().await.expect("accept");
-        if app.read_exact(&mut request).await.is_ok() {
-            break app;
-        }
-    };
+    let (asking, _silent) = unanswered(&end, &listener).await;
     agent.handle.stop_more();
     assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
     let (written, read, cause) = (18, 0, FinalCause::Stopping);
@@ -480,17 +488,7 @@ async fn an_exchange_that_does_not_end_leaves_the_app_time_to_stop() {
     let end = Arc::new(gateway.admit().await);
     // Opening a pipe waits for its other end.
     tokio::fs::read(&up).await.expect("the app is up");
-    let asking = tokio::spawn({
-        let end = Arc::clone(&end);
-        async move { end.ask("demo", b"GET / HTTP/1.1\r\n\r\n").await }
-    });
-    let mut request = [0; 18];
-    let _silent = loop {
-        let (mut app, _) = listener.accept().await.expect("accept");
-        if app.read_exact(&mut request).await.is_ok() {
-            break app;
-        }
-    };
+    let (asking, _silent) = unanswered(&end, &listener).await;
     agent.handle.stop_more();
     assert_eq!(agent.outcome().await.expect("stopped"), Outcome::Stopped);
     asking.await.expect("asked").expect_err("cut in the end");

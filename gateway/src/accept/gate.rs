@@ -79,8 +79,8 @@ impl Gate {
     }
 
     /// Connections that were refused for that reason, since the start.
-    #[must_use]
-    pub fn refused(&self, reason: ConnectionRefused) -> u64 {
+    #[cfg(test)]
+    pub(super) fn refused(&self, reason: ConnectionRefused) -> u64 {
         self.counts.refused_now(reason)
     }
 

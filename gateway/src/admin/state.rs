@@ -236,6 +236,8 @@ pub struct TunnelInfo {
     pub subject: String,
     /// What carries it: `tcp`, `tls`, `ws` or `wss`.
     pub carrier: &'static str,
+    /// Name of the gateway's thread that serves it.
+    pub worker: String,
     /// Where the agent dialled from.
     pub peer: SocketAddr,
     /// Since when it stands.

@@ -100,6 +100,7 @@ impl AdminState for Gateway {
             agent: "laptop".into(),
             subject: "team-a".into(),
             carrier: "tls",
+            worker: "bh-worker-0".into(),
             peer: (Ipv4Addr::LOCALHOST, 50_000).into(),
             since: UNIX_EPOCH,
             state: "live",

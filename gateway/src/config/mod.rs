@@ -77,7 +77,7 @@ impl Config {
 /// # Errors
 /// One line that says what is wrong and how to write it.
 pub fn duration_argument(text: &str) -> Result<std::time::Duration, String> {
-    parse_duration(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+    parse_duration(text).map_err(|fault| fault.to_string())
 }
 
 /// The same, above zero: a window of zero would end everything at once.
@@ -97,7 +97,7 @@ pub fn window_argument(text: &str) -> Result<std::time::Duration, String> {
 /// # Errors
 /// One line that says what is wrong and how to write it.
 pub fn listener_argument(text: &str) -> Result<std::net::SocketAddr, String> {
-    net::parse_listener(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+    net::parse_listener(text).map_err(|fault| fault.to_string())
 }
 
 /// An app name as a command line gives it.
@@ -105,5 +105,5 @@ pub fn listener_argument(text: &str) -> Result<std::net::SocketAddr, String> {
 /// # Errors
 /// One line that says what is wrong and how to write it.
 pub fn app_name_argument(text: &str) -> Result<AppName, String> {
-    AppName::parse(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+    AppName::parse(text).map_err(|fault| fault.to_string())
 }

@@ -70,7 +70,7 @@ impl std::str::FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::parse(text).map_err(|fault| format!("{}, {}", fault.what, fault.mend))
+        Self::parse(text).map_err(|fault| fault.to_string())
     }
 }
 

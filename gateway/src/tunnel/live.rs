@@ -57,7 +57,8 @@ pub struct LiveTunnel {
     offered: Mutex<Option<Offered>>,
     resumable: Mutex<Resumable>,
     ticket: u128,
-    /// The worker it lives on.
+    /// Name of the worker it lives on.
+    pub worker: Box<str>,
     thread: ThreadId,
     /// Takes no new exchange although the tunnel still would (takeover, drain).
     pub retired: AtomicBool,
@@ -361,6 +362,7 @@ impl Tunnels {
         };
         let (key, apps) = (new.ticket.tunnel, new.offered.apps().to_vec());
         let resumable = Resumable::new(new.identity.clone(), new.instance, &new.ticket);
+        let thread = std::thread::current();
         let live = Arc::new(LiveTunnel {
             number,
             id: new.id,
@@ -376,7 +378,8 @@ impl Tunnels {
             since: SystemTime::now(),
             tunnel: new.tunnel,
             pool,
-            thread: std::thread::current().id(),
+            worker: thread.name().unwrap_or_default().into(),
+            thread: thread.id(),
             retired: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             resumes: AtomicU32::new(0),

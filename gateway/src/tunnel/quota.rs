@@ -23,8 +23,8 @@ const BEGINNINGS: Pace = Pace {
     every: Duration::from_secs(1),
 };
 
-/// New tunnels of one subject, once it has begun as many as it may hold, or one agent may begin: a fleet that comes back together
-/// is not hindered, one whose members change their names all the time is.
+/// New tunnels of one subject, once it has begun as many as it may hold, or one agent may begin: a fleet
+/// that comes back together is not hindered, one whose members change their names all the time is.
 const FLEET_EVERY: Duration = Duration::from_millis(50);
 
 /// News of all tunnels of one subject. Each makes a new registry.

@@ -172,6 +172,7 @@ impl AdminState for State {
                 agent: live.agent.to_string(),
                 subject: live.identity.subject.clone(),
                 carrier: carried.kind.as_str(),
+                worker: live.worker.to_string(),
                 peer: carried.peer,
                 since: live.since,
                 state: live.state().as_str(),

@@ -33,11 +33,16 @@ impl fmt::Display for ConfigError {
         if !self.path.is_empty() {
             write!(f, "{}: ", Printable(&self.path))?;
         }
-        write!(f, "{}", Printable(&self.what))?;
-        if !self.mend.is_empty() {
-            write!(f, ", {}", Printable(&self.mend))?;
-        }
-        Ok(())
+        write_sentence(f, &self.what, &self.mend)
+    }
+}
+
+/// `what, mend`, or `what` alone where there is no cure to name.
+fn write_sentence(f: &mut fmt::Formatter<'_>, what: &str, mend: &str) -> fmt::Result {
+    write!(f, "{}", Printable(what))?;
+    match mend.is_empty() {
+        true => Ok(()),
+        false => write!(f, ", {}", Printable(mend)),
     }
 }
 
@@ -117,6 +122,13 @@ impl Fault {
             what: what.into(),
             mend: mend.into(),
         }
+    }
+}
+
+/// What is wrong and how to mend it, as one sentence; for a value that stands in no file.
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_sentence(f, &self.what, &self.mend)
     }
 }
 

@@ -1,5 +1,6 @@
 //! How agents join, and what happens to the world when their connection does not hold.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -316,6 +317,22 @@ async fn a_drained_agent_finishes_what_it_has_and_takes_nothing_new() {
         "an orderly end is a success"
     );
     assert!(!app.text().contains("/new"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_worker_has_a_tunnel_of_its_own_to_an_agent() {
+    let setup = quick().section("gateway", "workers = 2");
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup, app::echo).await;
+    world.until_tunnels(2).await;
+    let told = world.admin("/v1/tunnels").await;
+    let tunnels = told["tunnels"].as_array().expect("a list");
+    let workers: BTreeSet<_> = tunnels.iter().map(|t| t["worker"].as_str()).collect();
+    let both = BTreeSet::from([Some("bh-worker-0"), Some("bh-worker-1")]);
+    assert_eq!(workers, both, "{told}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

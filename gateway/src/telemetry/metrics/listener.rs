@@ -43,8 +43,8 @@ impl ListenerMetrics {
     }
 
     /// Connections refused for that reason.
-    #[must_use]
-    pub fn refused_now(&self, reason: ConnectionRefused) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn refused_now(&self, reason: ConnectionRefused) -> u64 {
         self.refused[reason as usize].get()
     }
 
