@@ -2,7 +2,8 @@
 //!
 //! Order of duties in each turn: what the gateway says (bytes, begin, fence, reset), then what the
 //! app says. Rules of evidence kept here: before an exchange's first byte the app's socket is read
-//! until it would block, and leftovers, an end, or a late begin mean that nothing is written;
+//! until it would block, also if that byte comes long after the begin, and leftovers, an end, or a late
+//! begin mean that nothing is written;
 //! after the app's end an HTTP stream writes nothing more. Of a tunnel that is lost for good nothing is
 //! written either; only the answer of an app that is at work is still waited for.
 
@@ -49,6 +50,8 @@ pub(super) struct Copy<S: Connection = AppSocket> {
     /// An exchange began on a connection of strict turns and none of its bytes was written yet:
     /// what the app says now cannot be its answer.
     unwritten: bool,
+    /// Whether anything waits to be read was looked at in this turn; by the next it may.
+    looked: bool,
     /// When the time of an exchange is over of which no byte was written yet.
     due: Option<Moment>,
     app_ended: bool,
@@ -117,6 +120,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             kind,
             writing: Writing::Open,
             unwritten: false,
+            looked: false,
             due: None,
             app_ended: false,
             app_reset: false,
@@ -138,6 +142,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<FinalCause> {
+        self.looked = false;
         for _ in 0..TURNS {
             let out = self.poll_out(cx);
             if let Poll::Ready(Some(cause)) = out {
@@ -166,6 +171,9 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         if open && self.due.is_some_and(|due| self.is_over(due)) {
             // Its BEGIN came in time, and its first byte does not.
             return Poll::Ready(Some(FinalCause::Expired));
+        }
+        if open && ready!(self.poll_still_fresh(cx)) == Freshness::Stale {
+            return Poll::Ready(Some(FinalCause::Stale));
         }
         match &mut self.writing {
             Writing::Open => {
@@ -275,6 +283,7 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
         }
         self.stream.begun();
         self.unwritten = begin.expect_read.is_some() && look;
+        self.looked = true;
         self.due = Some(deadline);
         self.unanswered = begin.expect_read.is_some();
         Poll::Ready(None)
@@ -319,6 +328,17 @@ impl<S: AsyncRead + AsyncWrite + Connection + Unpin> Copy<S> {
             return Poll::Pending;
         }
         Poll::Ready(Freshness::Fresh)
+    }
+
+    /// As [`Self::poll_fresh`], for an exchange that began in an earlier turn and may be written now: its
+    /// first byte may come so much later that the app has spoken meanwhile.
+    fn poll_still_fresh(&mut self, cx: &mut Context<'_>) -> Poll<Freshness> {
+        if !self.unwritten || self.looked {
+            return Poll::Ready(Freshness::Fresh);
+        }
+        let fresh = ready!(self.poll_fresh(cx, Some(self.stream.app_read())));
+        self.looked = true;
+        Poll::Ready(fresh)
     }
 
     /// Pushes out what the socket buffers above the kernel. A failure shows when reading.

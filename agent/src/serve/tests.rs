@@ -52,6 +52,25 @@ async fn leftovers_already_passed_on_make_a_kept_connection_stale() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn leftovers_between_a_begin_and_its_first_byte_make_a_connection_stale() {
+    let world = World::new();
+    for kept in [true, false] {
+        let mut stream = world.stream(AppKind::Http1).await;
+        if kept {
+            stream.exchange().await;
+        }
+        let start = stream.begin(if kept { 8 } else { 0 }, b"");
+        a_moment().await;
+        // Both become visible in the same turn; the copier obeys the gateway first.
+        stream.app.says("HTTP/1.1 408 Request Timeout\r\n\r\n");
+        stream.write(b"GET /2");
+        let (written, _, cause) = final_of(stream.ended().await);
+        assert_eq!((written, cause), (start, FinalCause::Stale), "kept: {kept}");
+        assert_eq!(stream.app.took(), start);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_that_waits_on_a_kept_connection_makes_it_stale() {
     let world = World::new();
     let mut stream = world.stream(AppKind::Http1).await;

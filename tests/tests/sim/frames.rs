@@ -37,6 +37,10 @@ impl Note {
     /// Bytes inside a frame.
     pub(crate) const PART: Self = Self::bare(0xff);
 
+    pub(crate) const fn is_lost(self) -> bool {
+        self.kind == Self::LOST.kind
+    }
+
     const fn bare(kind: u8) -> Self {
         Self {
             kind,

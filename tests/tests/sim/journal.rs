@@ -71,6 +71,7 @@ pub(crate) struct Journal {
     hasher: blake3::Hasher,
     /// Sealed: the exchange and all that follows it is over; what is torn down is no event.
     sealed: bool,
+    armed: bool,
 }
 
 impl Journal {
@@ -81,6 +82,7 @@ impl Journal {
             plans: plans.iter().map(|plan| (*plan, false)).collect(),
             hasher: blake3::Hasher::new(),
             sealed: false,
+            armed: true,
         }
     }
 
@@ -126,7 +128,7 @@ impl Journal {
                 When::Amid => plan.at <= len && when == When::Amid,
                 When::After => plan.at < len && when == When::After,
             };
-            if is_due && !*struck && !self.sealed {
+            if is_due && !*struck && self.armed {
                 *struck = true;
                 due.push(plan.fault);
             }
@@ -139,11 +141,17 @@ impl Journal {
         let len = self.entries.len();
         let waits =
             |(plan, struck): &(Plan, bool)| plan.when == When::Amid && plan.at <= len && !struck;
-        !self.sealed && self.plans.iter().any(waits)
+        self.armed && self.plans.iter().any(waits)
+    }
+
+    /// No fault strikes any more.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
     }
 
     /// Nothing more is recorded, and no fault strikes.
     pub(crate) fn seal(&mut self) {
+        self.disarm();
         self.sealed = true;
     }
 

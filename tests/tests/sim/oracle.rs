@@ -181,8 +181,11 @@ impl<'a> Case<'a> {
         let cut = self.struck(Fault::loses_the_carrier);
         if delivery == Delivery::Unknown && cut && proven {
             // "Given to a carrier" begins with the carrier's queue, whose content dies with it.
-            // Of a frame that was cut the carrier took half, and no wire shows whose it was.
-            findings.queued = self.outcome.plans.iter().all(|p| p.when != When::Amid);
+            // Of a frame that was cut the carrier took half, and no wire shows whose it was; as little of
+            // what a carrier took behind its end.
+            let whole = self.outcome.plans.iter().all(|p| p.when != When::Amid);
+            let is_lost = |e: &Entry| e.side == 0 && e.class == Class::Carrier && e.note.is_lost();
+            findings.queued = whole && !entries[mark..told_at].iter().any(is_lost);
         } else if !may.contains(&delivery) {
             fallen.push(format!("I3 told {delivery}, the wire allows {may:?}"));
         }

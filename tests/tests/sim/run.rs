@@ -163,16 +163,24 @@ fn number(told: &Told, programs: &Programs) -> Option<String> {
     told.id.clone().or_else(|| of_app?.id.clone())
 }
 
-/// Waits for what may still be under way.
+/// Waits for what may still be under way, also of a fault that strikes meanwhile; none does afterwards.
 async fn settle(net: &Net, programs: &Programs) {
-    // A process that hangs is killed at last; whatever it held must then be given back.
-    net.with(World::end_the_app);
-    sleep(SECOND).await;
-    for _ in 0..TWICE {
-        if oracle::unsettled(programs) {
-            sleep(SETTLED).await;
+    let struck = || net.with(|world| world.journal.struck());
+    loop {
+        let before = struck();
+        // A process that hangs is killed at last; whatever it held must then be given back.
+        net.with(World::end_the_app);
+        sleep(SECOND).await;
+        for _ in 0..TWICE {
+            if oracle::unsettled(programs) {
+                sleep(SETTLED).await;
+            }
+        }
+        if struck() == before {
+            break;
         }
     }
+    net.with(|world| world.journal.disarm());
 }
 
 /// Marks where something begins: what was said to the app before belongs to what is over.
