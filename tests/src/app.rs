@@ -7,7 +7,7 @@
 mod conn;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::wait;
+use crate::{port, wait};
 
 pub use conn::{Conn, Head};
 
@@ -148,7 +148,8 @@ impl App {
         S: Fn(Conn) -> F + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0")
+        // Not the kernel's choice: once the app has ended, nobody else shall stand there.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port::free()))
             .await
             .expect("a loopback port is free");
         Self::on(listener, script)

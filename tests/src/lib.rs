@@ -7,6 +7,7 @@
 //! | Module | Holds |
 //! |---|---|
 //! | [`binaries`] | finds or builds `bh-gateway` and `bh-agent` |
+//! | [`port`] | ports that no other test is given by chance |
 //! | [`process`] | a child process: lines awaited, logs kept, killed on drop, memory read |
 //! | [`app`] | the app double: scripted behaviour, every byte recorded |
 //! | [`client`] | raw HTTP/1; [`h2c`] HTTP/2; [`frames`] its frames as bytes; [`ws`] WebSocket |
@@ -36,6 +37,7 @@ pub mod metrics;
 pub mod oracle;
 pub mod peer;
 pub mod pki;
+pub mod port;
 pub mod process;
 pub mod relay;
 pub mod wait;

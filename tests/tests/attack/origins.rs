@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bridgehead_tests::app::{App, Conn};
+use bridgehead_tests::port;
 use bridgehead_tests::process::Process;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::Folder;
@@ -19,7 +20,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-use crate::setup::{Missing, free_port, program, python};
+use crate::setup::{Missing, program, python};
 
 /// One origin, running until dropped.
 pub(crate) struct Origin {
@@ -234,7 +235,7 @@ async fn nginx() -> Result<Origin, Missing> {
     let nginx = program("nginx")?;
     let folder = Folder::new();
     let (inner, upstream) = hyper("inner", Speaks::Http1).await;
-    let port = free_port();
+    let port = port::free();
     let root = folder.path().display().to_string();
     let config = format!(
         "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;\n\
@@ -259,7 +260,7 @@ async fn apache() -> Result<Origin, Missing> {
     let apache = program("apache2").or_else(|missing| program("httpd").map_err(|_| missing))?;
     let folder = Folder::new();
     let (inner, upstream) = hyper("inner", Speaks::Http1).await;
-    let port = free_port();
+    let port = port::free();
     let root = folder.path().display().to_string();
     let modules: String = ["mpm_event", "authz_core", "proxy", "proxy_http"]
         .iter()
@@ -316,7 +317,7 @@ fn apps() -> std::path::PathBuf {
 }
 
 fn node() -> Result<Origin, Missing> {
-    let port = free_port();
+    let port = port::free();
     let mut command = Command::new(program("node")?);
     command
         .arg(apps().join("count_node.mjs"))
@@ -335,7 +336,7 @@ fn module(args: &[&str]) -> Result<Command, Missing> {
 }
 
 fn uvicorn(name: &'static str, parser: &str) -> Result<Origin, Missing> {
-    let port = free_port();
+    let port = port::free();
     let text = port.to_string();
     let mut command = module(&["uvicorn", "count_asgi:app", "--port", &text])?;
     command.args(["--http", parser, "--ws", "none", "--lifespan", "off"]);
@@ -344,7 +345,7 @@ fn uvicorn(name: &'static str, parser: &str) -> Result<Origin, Missing> {
 }
 
 fn gunicorn() -> Result<Origin, Missing> {
-    let port = free_port();
+    let port = port::free();
     let bind = format!("127.0.0.1:{port}");
     let mut command = module(&["gunicorn", "count_wsgi:app", "--bind", &bind])?;
     command.args(["--worker-class", "gthread", "--threads", "8"]);

@@ -9,6 +9,7 @@ use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::{Answer, H1};
 use bridgehead_tests::drill::{Overload, overload};
 use bridgehead_tests::metrics::Snapshot;
+use bridgehead_tests::port;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Setup, World, setup};
 use serde_json::Value;
@@ -512,7 +513,7 @@ async fn held_requests_are_not_in_flight_and_all_are_served_when_the_app_is_back
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn beyond_the_long_lived_limit_a_tcp_client_is_reset_and_counted() {
     let app = App::start(app::silent).await;
-    let port = free_port();
+    let port = port::free();
     let toml = format!("protocol = \"tcp\"\nport = {port}\nlong_lived = 1");
     let world = setup().app("demo", &toml).start().await;
     let target = format!("tcp://{}", app.addr());
@@ -553,7 +554,3 @@ async fn at_three_times_its_capacity_an_app_goes_on_and_the_rest_is_refused_at_o
     assert!(outcome.refusal_p99 < Duration::from_secs(5), "{outcome:?}");
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
-    listener.local_addr().expect("bound").port()
-}

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::H1;
+use bridgehead_tests::port;
 use bridgehead_tests::relay::{Relay, Way};
 use bridgehead_tests::world::{Agent, Setup, World, setup};
 use bridgehead_tests::ws::{self, Message};
@@ -491,7 +492,7 @@ async fn a_tcp_app_keeps_its_connection_across_cuts() {
         }
     };
     let app = App::start(script).await;
-    let port = crate::tcp::free_port();
+    let port = port::free();
     let setup = setup().app("demo", &format!("protocol = \"tcp\"\nport = {port}"));
     let world = setup.start().await;
     let relay = Relay::start(world.places.tunnel).await;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bridgehead_tests::app::{self, App, Conn};
 use bridgehead_tests::client::{End, H1};
+use bridgehead_tests::port;
 use bridgehead_tests::process::{Process, Stream};
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{World, setup};
@@ -203,7 +204,7 @@ async fn endless(mut conn: Conn) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gateway_whose_grace_is_over_tells_who_waits_and_ends_nothing_cleanly() {
-    let port = crate::tcp::free_port();
+    let port = port::free();
     let app = App::start(endless).await;
     let setup = setup().section("gateway", "grace = \"500ms\"");
     let raw = format!("protocol = \"tcp\"\nport = {port}");
@@ -253,7 +254,7 @@ async fn an_agent_that_is_started_first_says_not_ready_until_its_gateway_comes()
     let mut world = setup().start().await;
     let relay = bridgehead_tests::relay::Relay::start(world.places.tunnel).await;
     relay.refuse();
-    let health = free_port();
+    let health = port::free();
     let (gateway, health_addr) = (
         format!("tcp://{}", relay.addr()),
         format!("127.0.0.1:{health}"),
@@ -297,7 +298,3 @@ async fn an_agent_that_is_started_first_says_not_ready_until_its_gateway_comes()
     assert!(agent.is_running() && world.gateway.is_running());
 }
 
-fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("an address").port()
-}

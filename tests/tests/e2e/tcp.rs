@@ -1,20 +1,15 @@
 //! TCP apps on a port of their own: bytes both ways, half-close kept, failures visible.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::io::AsyncReadExt;
 
 use bridgehead_tests::app::{App, Conn};
 use bridgehead_tests::client::{End, H1};
+use bridgehead_tests::port;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{World, setup};
-
-/// A port that was free a moment ago; the configuration of a TCP app needs a number.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("an address").port()
-}
 
 async fn world(port: u16) -> World {
     setup()
@@ -34,7 +29,7 @@ async fn bytes_pass_both_ways_and_an_end_of_one_side_ends_only_that_side() {
         conn.write(format!("got {total}\n")).await;
     };
     let app = App::start(script).await;
-    let port = free_port();
+    let port = port::free();
     let world = world(port).await;
     let _agent = world
         .join("a1", &[("raw", &format!("tcp://{}", app.addr()))])
@@ -60,7 +55,7 @@ async fn a_client_that_leaves_and_an_app_that_breaks_are_passed_on() {
         }
     };
     let app = App::start(script).await;
-    let port = free_port();
+    let port = port::free();
     let world = world(port).await;
     let _agent = world
         .join("a1", &[("raw", &format!("tcp://{}", app.addr()))])
@@ -88,7 +83,7 @@ async fn a_client_of_a_tcp_app_that_restarts_is_held_until_it_is_back() {
         }
     };
     let app = App::start(echo).await;
-    let port = free_port();
+    let port = port::free();
     let world = setup()
         .app(
             "raw",
@@ -117,7 +112,7 @@ async fn a_client_of_a_tcp_app_that_restarts_is_held_until_it_is_back() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_tcp_app_without_an_agent_is_closed_and_told_in_the_metrics() {
-    let port = free_port();
+    let port = port::free();
     let world = world(port).await;
     let before = world.metrics().await;
     // The reset may beat the handshake's end, so a refused connection is the same answer.

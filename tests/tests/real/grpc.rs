@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use bridgehead_tests::port;
 use bridgehead_tests::world::setup;
 
 use crate::python::module;
-use crate::setup::{Real, behind, client, free_port, needs, python};
+use crate::setup::{Real, behind, client, needs, python};
 
 async fn server(python: &Path, defaults: &str) -> Real {
-    let port = free_port();
+    let port = port::free();
     let server = module(python, &["grpc_server.py", &port.to_string()]);
     let setup = setup().app("demo", "protocol = \"h2c\"").defaults(defaults);
     behind(setup, server, port, "h2c").await

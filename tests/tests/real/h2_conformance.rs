@@ -7,10 +7,11 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
+use bridgehead_tests::port;
 use bridgehead_tests::process;
 use bridgehead_tests::world::setup;
 
-use crate::setup::{behind, free_port, httpwg, needs, node};
+use crate::setup::{behind, httpwg, needs, node};
 
 /// Cases of the suite; a smaller number means that its output is not understood any more.
 const CASES: usize = 107;
@@ -161,7 +162,7 @@ fn read(said: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
 async fn every_http2_conformance_case_passes_but_those_that_are_argued() {
     let folder = needs!(node());
     let httpwg = needs!(httpwg());
-    let port = free_port();
+    let port = port::free();
     let args = [port.to_string()];
     let app = crate::node::script(&folder, "express_app.mjs", &[&args[0]]);
     // The suite asks every server for `localhost`.

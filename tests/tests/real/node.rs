@@ -2,10 +2,11 @@
 
 use std::process::Command;
 
+use bridgehead_tests::port;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Folder, setup};
 
-use crate::setup::{Real, behind, client, free_port, needs, node, program, source};
+use crate::setup::{Real, behind, client, needs, node, program, source};
 
 /// `node FILE ARGS…`, with the packages found from the folder that has them.
 pub(crate) fn script(
@@ -22,7 +23,7 @@ pub(crate) fn script(
 }
 
 async fn express(folder: &std::path::Path) -> Result<Real, crate::setup::Missing> {
-    let port = free_port();
+    let port = port::free();
     let command = script(folder, "express_app.mjs", &[&port.to_string()])?;
     Ok(behind(setup(), command, port, "http").await)
 }
@@ -120,7 +121,7 @@ async fn an_edit_arrives_in_the_browser_by_vites_hot_reload() {
                 if (import.meta.hot) import.meta.hot.accept('./text.js', (m) => show(m.text));\n";
     site.write("main.js", main);
     let text = site.write("text.js", "export const text = 'before';\n");
-    let port = free_port();
+    let port = port::free();
     let mut vite = Command::new(needs!(program("node")));
     vite.arg(folder.join("node_modules/vite/bin/vite.js"));
     vite.args([

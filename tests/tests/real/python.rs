@@ -5,6 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use bridgehead_tests::client::H1;
+use bridgehead_tests::port;
 use bridgehead_tests::process;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Folder, setup};
@@ -13,7 +14,7 @@ use futures_util::{SinkExt, StreamExt};
 use serde_json::Value;
 
 use crate::node::script;
-use crate::setup::{Real, behind, free_port, needs, node, python, source};
+use crate::setup::{Real, behind, needs, node, python, source};
 
 pub(crate) fn module(python: &std::path::Path, args: &[&str]) -> Command {
     let mut command = Command::new(python);
@@ -26,7 +27,7 @@ pub(crate) fn module(python: &std::path::Path, args: &[&str]) -> Command {
 }
 
 async fn fastapi(python: &std::path::Path) -> Real {
-    let port = free_port();
+    let port = port::free();
     let args = [
         "-m",
         "uvicorn",
@@ -41,7 +42,7 @@ async fn fastapi(python: &std::path::Path) -> Real {
 
 /// The same app by HTTP/2 without TLS.
 async fn fastapi_h2c(python: &std::path::Path) -> Real {
-    let port = free_port();
+    let port = port::free();
     let bind = format!("127.0.0.1:{port}");
     // No workers: they would be processes of their own and outlive the one that is killed here.
     let args = [
@@ -175,7 +176,7 @@ async fn many_clients(real: &Real, clients: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn gunicorns_sync_worker_serves_many_clients_one_at_a_time() {
     let python = needs!(python());
-    let port = free_port();
+    let port = port::free();
     let bind = format!("127.0.0.1:{port}");
     let args = [
         "-m",
@@ -197,7 +198,7 @@ async fn gunicorns_sync_worker_serves_many_clients_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_server_serves_many_clients_one_at_a_time() {
     let python = needs!(python());
-    let port = free_port();
+    let port = port::free();
     let real = behind(
         setup(),
         module(&python, &["plain_server.py", &port.to_string()]),
@@ -221,7 +222,7 @@ async fn http_server_serves_many_clients_one_at_a_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn http_server_that_keeps_its_one_connection_still_serves_every_client() {
     let python = needs!(python());
-    let port = free_port();
+    let port = port::free();
     let args = ["plain_server.py", &port.to_string(), "keep"];
     // Its backlog has five places, so that most connections do not even stand at first.
     let setup = setup().defaults("hold = \"10s\"");
@@ -297,7 +298,7 @@ fn autobahn(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn autobahns_websocket_cases_end_as_they_do_without_a_tunnel() {
     let python = needs!(python());
-    let (port, chapters) = (free_port(), Chapters::wanted());
+    let (port, chapters) = (port::free(), Chapters::wanted());
     let text = port.to_string();
     let server = match chapters {
         Chapters::Quick => module(&python, &["ws_echo.py", &text]),

@@ -4,7 +4,7 @@
 //! Must not: retry an installation, or pass a test whose app is missing.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -198,12 +198,6 @@ pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/real/apps")
         .join(name)
-}
-
-/// A port that was free a moment ago, for programs that cannot say which one they took.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("an address").port()
 }
 
 /// A real app behind an agent.

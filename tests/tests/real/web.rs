@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use bridgehead_tests::port;
 use bridgehead_tests::world::{Folder, Setup, setup};
 
-use crate::setup::{Real, behind, client, free_port, needs, program};
+use crate::setup::{Real, behind, client, needs, program};
 
 /// Bytes of the large file.
 const LARGE: usize = 64 << 20;
@@ -26,7 +27,7 @@ async fn serve(
     scheme: &str,
     flag: &str,
 ) -> Result<Real, crate::setup::Missing> {
-    let port = free_port();
+    let port = port::free();
     let root = folder.path().display().to_string();
     let config = format!(
         "daemon off; master_process off; pid {root}/pid; error_log {root}/error.log;\n\
