@@ -107,8 +107,13 @@ impl Case<'_> {
         if told.delivery != "unknown" || stopped || open || !faults.all(comes_back) {
             return None;
         }
+        // An agent whose way back is struck as well is not back.
+        let answered = self.told_at();
+        if self.outcome.plans.iter().any(|plan| plan.at > answered) {
+            return None;
+        }
         let entries = &self.outcome.entries;
-        let told_at = entries[self.told_at().min(entries.len() - 1)].at;
+        let told_at = entries[answered.min(entries.len() - 1)].at;
         let welcome = |e: &&Entry| {
             e.side == 1 && e.op == Op::Read && e.note.is(Kind::Welcome) && e.at >= told_at
         };
