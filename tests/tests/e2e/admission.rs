@@ -553,4 +553,3 @@ async fn at_three_times_its_capacity_an_app_goes_on_and_the_rest_is_refused_at_o
     assert_eq!(outcome.seen, outcome.answered, "{outcome:?}");
     assert!(outcome.refusal_p99 < Duration::from_secs(5), "{outcome:?}");
 }
-

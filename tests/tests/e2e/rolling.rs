@@ -297,4 +297,3 @@ async fn an_agent_that_is_started_first_says_not_ready_until_its_gateway_comes()
     assert_eq!(world.get("/").await.status, 200);
     assert!(agent.is_running() && world.gateway.is_running());
 }
-
