@@ -2,10 +2,11 @@
 //!
 //! A tool that is not installed is left out, and said so.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
+use bridgehead_tests::port;
 use bridgehead_tests::process::Process;
 use bridgehead_tests::wait;
 use bridgehead_tests::world::{Agent, Folder, World, setup};
@@ -94,7 +95,7 @@ async fn bridgehead(origin: &Origin, name: &str, tls: bool) -> Path {
 async fn nginx(origin: &Origin) -> Option<Path> {
     let program = program("nginx")?;
     let folder = Folder::new();
-    let port = free_port();
+    let port = port::free();
     let root = folder.path().display().to_string();
     let config = format!(
         "daemon off; worker_processes 2; pid {root}/pid; error_log {root}/error.log;\n\
@@ -131,7 +132,7 @@ async fn nginx(origin: &Origin) -> Option<Path> {
 async fn rathole(origin: &Origin) -> Option<Path> {
     let program = program("rathole")?;
     let folder = Folder::new();
-    let (control, port) = (free_port(), free_port());
+    let (control, port) = (port::free(), port::free());
     let server = folder.write(
         "server.toml",
         &format!(
@@ -179,9 +180,4 @@ fn program(name: &str) -> Option<std::path::PathBuf> {
         .chain(sbin)
         .map(|folder| folder.join(name))
         .find(|p| p.is_file())
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a loopback port is free");
-    listener.local_addr().expect("an address").port()
 }

@@ -61,7 +61,8 @@ async fn leftovers_between_a_begin_and_its_first_byte_make_a_connection_stale() 
         }
         let start = stream.begin(if kept { 8 } else { 0 }, b"");
         a_moment().await;
-        // Both become visible in the same turn; the copier obeys the gateway first.
+        // The kernel has it before the runtime knows.
+        stream.app.goes_unnoticed(u32::MAX);
         stream.app.says("HTTP/1.1 408 Request Timeout\r\n\r\n");
         stream.write(b"GET /2");
         let (written, _, cause) = final_of(stream.ended().await);

@@ -71,6 +71,7 @@ pub(crate) struct Journal {
     hasher: blake3::Hasher,
     /// Sealed: the exchange and all that follows it is over; what is torn down is no event.
     sealed: bool,
+    /// Faults strike.
     armed: bool,
 }
 
