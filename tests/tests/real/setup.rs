@@ -207,12 +207,18 @@ pub(crate) struct Real {
     _agent: Agent,
 }
 
+/// Starts `command` and waits until it listens on `port`.
+pub(crate) async fn listening(command: Command, port: u16) -> Process {
+    let app = Process::start("the app", command);
+    let connects = || async { TcpStream::connect(("127.0.0.1", port)).await.ok() };
+    wait::until(Duration::from_secs(60), "the app listening", connects).await;
+    app
+}
+
 /// Starts `command` (which listens on `port`) as app `demo`, with the scheme its protocol needs.
 pub(crate) async fn behind(setup: Setup, command: Command, port: u16, scheme: &str) -> Real {
-    let app = Process::start("the app", command);
+    let app = listening(command, port).await;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
-    let listening = || async { TcpStream::connect(addr).await.ok() };
-    wait::until(Duration::from_secs(60), "the app listening", listening).await;
     let world = setup.start().await;
     let agent = world
         .join("a1", &[("demo", &format!("{scheme}://{addr}"))])
