@@ -16,6 +16,7 @@
 //! holds nothing of the connection's window that another could use.
 
 mod answer;
+mod backlog;
 mod body;
 mod ending;
 #[cfg(test)]
@@ -29,7 +30,6 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
 use h2::{Ping, PingPong, Reason, RecvStream};
 use http::{Method, Request};
@@ -38,6 +38,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use self::answer::{Answer, Out};
+use self::backlog::{Backlog, Piece};
 use self::body::Body;
 use self::ending::{Ending, Next, Unsent, Writing};
 use self::head::Unfit;
@@ -70,7 +71,7 @@ pub async fn serve<IO, C>(
     let unsent = Unsent::default();
     let mut ending = Ending::new(unsent.clone());
     let mut io = Writing::new(io, unsent);
-    let handshake = settings(limits).handshake(&mut io);
+    let handshake = settings(limits).handshake::<_, Piece>(&mut io);
     let Ok(Ok(mut connection)) = timeout(limits.handshake, handshake).await else {
         return;
     };
@@ -82,6 +83,7 @@ pub async fn serve<IO, C>(
             ..info.clone()
         }),
         limits: Arc::clone(limits),
+        backlog: Backlog::new(limits.send_buffer),
     };
     let mut streams = JoinSet::new();
     let mut idle_end = Instant::now() + limits.keep_alive;
@@ -173,8 +175,8 @@ fn settings(limits: &Limits) -> h2::server::Builder {
 
 /// The next stream; `None` once the connection is over, for whatever reason.
 async fn next_stream<IO>(
-    connection: &mut Connection<IO, Bytes>,
-) -> Option<(Request<RecvStream>, SendResponse<Bytes>)>
+    connection: &mut Connection<IO, Piece>,
+) -> Option<(Request<RecvStream>, SendResponse<Piece>)>
 where
     IO: AsyncRead + AsyncWrite + Unpin,
 {
@@ -187,13 +189,15 @@ struct StreamContext<C> {
     corridor: C,
     info: Arc<ClientInfo>,
     limits: Arc<Limits>,
+    backlog: Backlog,
 }
 
 impl<C: Corridor> StreamContext<C> {
-    async fn serve(self, request: Request<RecvStream>, respond: SendResponse<Bytes>) {
+    async fn serve(self, request: Request<RecvStream>, respond: SendResponse<Piece>) {
         let (parts, recv) = request.into_parts();
         let bodiless = parts.method == Method::HEAD;
-        let mut out = Out::new(respond, Arc::clone(&self.limits), bodiless);
+        let (limits, backlog) = (Arc::clone(&self.limits), self.backlog.clone());
+        let mut out = Out::new(respond, limits, backlog, bodiless);
         // Asked for and given up in one breath: nobody is troubled, neither tunnel nor app.
         if out.has_left() {
             return;

@@ -191,11 +191,11 @@ pub struct Limits {
     pub h2_stream_window: u32,
     /// Receive window of an HTTP/2 connection, bytes.
     pub h2_connection_window: u32,
-    /// Bytes queued for sending in one HTTP/2 stream.
+    /// Bytes queued for sending in one HTTP/2 stream, and in all of a connection together.
     pub h2_send_buffer: u64,
     /// Streams reset by the client that may wait to be forgotten.
     pub h2_pending_resets: usize,
-    /// HTTP/2: answer bytes that all streams of a connection may hold unread.
+    /// HTTP/2: bytes of answers unread and of bodies untaken that all streams of a connection may hold.
     pub h2_held: u64,
     /// Silence after which an HTTP/2 client is pinged.
     pub h2_ping: Duration,

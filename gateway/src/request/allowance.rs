@@ -1,5 +1,6 @@
-//! How many bytes of answers one client connection with many streams may hold unread, and what of it
-//! each of its streams has.
+//! How many bytes one client connection with many streams may hold, and what of it each of its streams
+//! has: of its answer, which its client does not read, and of its body, which its app does not take.
+//! What follows is said of answers; a body begins with nothing and asks as it goes.
 //!
 //! What an app may send without being asked again is the credit of its stream, so that is what is
 //! shared out: a stream begins with a part of what is free, one whose client reads gets more, and
@@ -11,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Credit of a stream when nothing is free: it still moves, one small piece at a time.
-pub const LEAST: u32 = 8 * 1024;
+pub const LEAST: u32 = 4 * 1024;
 /// Below an eighth of the total everybody goes back to an equal part.
 const SCARCE: u64 = 8;
 

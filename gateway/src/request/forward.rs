@@ -274,9 +274,9 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
 
     /// The client reads, so its stream may have more, or must leave some to the others.
     fn share_out(&mut self) {
-        let control = self.parts.app.control();
-        if let Some(cap) = self.parts.portion.reads(|| control.exposure()) {
-            control.cap(cap);
+        let app = &mut *self.parts.app;
+        if let Some(cap) = self.parts.portion.reads(|| app.exposure()) {
+            app.cap(cap);
         }
     }
 
@@ -369,6 +369,7 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             Up::Asking(until) if self.parts.clock.now() >= until => self.up = Up::Sending,
             Up::Asking(_) | Up::Switching | Up::Done => return Poll::Pending,
         }
+        self.share_out_upload();
         match self.parts.app.poll_ready(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(_)) => {
@@ -395,9 +396,22 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
                 }
                 let fresh = self.parts.upload.total() - before;
                 self.parts.guard.bytes_in(fresh);
+                self.share_out_upload();
                 self.parts.app.send(part);
                 Poll::Ready(None)
             }
+        }
+    }
+
+    /// The app takes, so its body may have more here, or must leave some to the others.
+    fn share_out_upload(&mut self) {
+        let control = self.parts.app.control();
+        let waits = || {
+            let view = control.view();
+            view.queued_to.saturating_sub(view.consumed)
+        };
+        if let Some(most) = self.parts.upload.share_out(waits) {
+            control.keep_at_most(Some(u64::from(most)));
         }
     }
 

@@ -121,7 +121,7 @@ impl Exchanges {
             normal,
             headers: &headers,
             key: shared.chance.bytes(),
-            upload: Upload::new(settings.max_body),
+            upload: Upload::new(settings.max_body, exchange.info.allowance.clone()),
             windows: Windows::open(lengths, now),
             load: shared.loads.begin(),
             portion: Portion::of(exchange.info.allowance.as_ref()),

@@ -2,14 +2,17 @@
 //!
 //! Reads from the client only when the tunnel can take more, so that a held body stays in the
 //! client's socket. What was read stays here, up to [`KEEP`] bytes, until the first byte of an
-//! answer: only then can a proven `not_delivered` not need it any more.
+//! answer: only then can a proven `not_delivered` not need it any more. On a connection with many
+//! streams all of it counts against what they may hold together.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
 
+use super::allowance::{Allowance, Portion};
 use super::front::{BodyPart, ClientBody, ClientFault};
 
 /// Body bytes kept for another try.
@@ -50,12 +53,17 @@ pub struct Upload {
     total: u64,
     limit: Option<u64>,
     ended: bool,
+    /// What the client's connection may hold, and this body's part of it once something was read.
+    allowance: Option<Arc<Allowance>>,
+    portion: Portion,
+    most: usize,
 }
 
 impl Upload {
-    /// A body of which nothing was read; `limit` in bytes.
+    /// A body of which nothing was read; `limit` in bytes. `allowance`: what the client's connection may
+    /// hold, if it has many streams.
     #[must_use]
-    pub fn new(limit: Option<u64>) -> Self {
+    pub fn new(limit: Option<u64>, allowance: Option<Arc<Allowance>>) -> Self {
         Self {
             kept: Vec::new(),
             kept_bytes: 0,
@@ -64,6 +72,9 @@ impl Upload {
             total: 0,
             limit,
             ended: false,
+            allowance,
+            portion: Portion::default(),
+            most: KEEP,
         }
     }
 
@@ -88,7 +99,24 @@ impl Upload {
     /// No other try will follow: what is kept is given back.
     pub fn commit(&mut self) {
         self.kept = Vec::new();
+        self.kept_bytes = 0;
         self.is_kept = false;
+    }
+
+    /// More may be read: how much of the body may wait for the app from now on, if that is another than
+    /// before. `waits`: bytes that the tunnel was handed and the app has not taken.
+    pub fn share_out(&mut self, waits: impl FnOnce() -> u64) -> Option<u32> {
+        // Most requests have no body.
+        if self.total == 0 {
+            return None;
+        }
+        if let Some(allowance) = self.allowance.take() {
+            self.portion = Portion::of(Some(&allowance));
+        }
+        let kept = self.kept_bytes as u64;
+        let most = self.portion.reads(|| waits().max(kept))?;
+        self.most = KEEP.min(most as usize);
+        Some(most)
     }
 
     /// The next part, from what was kept or from the client. Cancel safe.
@@ -131,7 +159,7 @@ impl Upload {
         if let Kept::Data(bytes) = &kept {
             self.kept_bytes += bytes.len();
         }
-        if self.kept_bytes > KEEP {
+        if self.kept_bytes > self.most {
             self.commit();
         } else {
             self.kept.push(kept);
@@ -183,7 +211,7 @@ mod tests {
     #[test]
     fn a_second_try_sees_the_same_body_from_its_beginning() {
         let mut body = Body([data("ab"), data("cd")].into());
-        let mut upload = Upload::new(None);
+        let mut upload = Upload::new(None, None);
         assert_eq!(all(&mut upload, &mut body), "abcd…");
         body.0.extend([data("ef"), BodyPart::End]);
         upload.rewind();
@@ -196,7 +224,42 @@ mod tests {
     fn a_body_too_long_to_keep_is_not_kept_at_all() {
         let chunk = Bytes::from(vec![0; 40_000]);
         let mut body = Body([BodyPart::Data(chunk.clone()), BodyPart::Data(chunk)].into());
-        let mut upload = Upload::new(None);
+        let mut upload = Upload::new(None, None);
+        all(&mut upload, &mut body);
+        assert!(!upload.is_kept());
+    }
+
+    #[test]
+    fn a_body_has_its_part_of_what_the_connection_holds_once_there_is_one() {
+        let allowance = Allowance::new(64 * 1024);
+        let mut other = Portion::of(Some(&allowance));
+        assert!(other.bears(60 * 1024));
+        let chunk = BodyPart::Data(Bytes::from(vec![0; 3_000]));
+        let mut body = Body([chunk].into());
+        let mut upload = Upload::new(None, Some(Arc::clone(&allowance)));
+        assert_eq!(upload.share_out(|| 0), None, "nothing was read");
+        all(&mut upload, &mut body);
+        assert_eq!(upload.share_out(|| 3_000), Some(4 * 1024));
+        assert_eq!(upload.share_out(|| 3_000), None, "it is the same");
+        assert!(upload.is_kept());
+        // What is kept for another try is held as well, whatever the app took of it.
+        body.0.extend([data("ab")]);
+        all(&mut upload, &mut body);
+        drop(other);
+        let more = upload.share_out(|| 0).expect("there is more now");
+        assert!(more > 16 * 1024, "{more}");
+    }
+
+    #[test]
+    fn a_body_beyond_its_part_is_not_kept_for_another_try() {
+        let allowance = Allowance::new(1);
+        let chunk = BodyPart::Data(Bytes::from(vec![0; 3_000]));
+        let mut body = Body([chunk].into());
+        let mut upload = Upload::new(None, Some(allowance));
+        all(&mut upload, &mut body);
+        upload.share_out(|| 3_000);
+        body.0
+            .push_back(BodyPart::Data(Bytes::from(vec![0; 3_000])));
         all(&mut upload, &mut body);
         assert!(!upload.is_kept());
     }
@@ -204,6 +267,9 @@ mod tests {
     #[test]
     fn a_limit_is_told_with_its_number() {
         let mut body = Body([data("abc"), data("de"), BodyPart::End].into());
-        assert_eq!(all(&mut Upload::new(Some(4)), &mut body), "abcTooLarge(4)");
+        assert_eq!(
+            all(&mut Upload::new(Some(4), None), &mut body),
+            "abcTooLarge(4)"
+        );
     }
 }

@@ -10,18 +10,18 @@ use super::http2::Http2Connection;
 pub enum AppConnection {
     /// HTTP/1.1.
     Http1(TunnelStream),
-    /// HTTP/2, with nothing said on it yet; never kept.
-    NewHttp2(TunnelStream),
+    /// HTTP/2, with nothing said on it yet; never kept. What the app may send unasked.
+    NewHttp2(TunnelStream, u32),
     /// HTTP/2.
     Http2(Box<Http2Connection>),
 }
 
 impl AppConnection {
-    /// A connection over a new stream.
+    /// A connection over a new stream, whose app may send `cap` bytes unasked.
     #[must_use]
-    pub fn new(kind: AppKind, stream: TunnelStream) -> Self {
+    pub fn new(kind: AppKind, stream: TunnelStream, cap: u32) -> Self {
         match kind {
-            AppKind::H2c => Self::NewHttp2(stream),
+            AppKind::H2c => Self::NewHttp2(stream, cap),
             AppKind::Http1 | AppKind::Tcp => Self::Http1(stream),
         }
     }
@@ -30,8 +30,29 @@ impl AppConnection {
     #[must_use]
     pub fn control(&self) -> &StreamControl {
         match self {
-            Self::Http1(stream) | Self::NewHttp2(stream) => stream.control(),
+            Self::Http1(stream) | Self::NewHttp2(stream, _) => stream.control(),
             Self::Http2(connection) => connection.control(),
+        }
+    }
+
+    /// Bytes of an answer that are here unread, or that the app may send unasked.
+    #[must_use]
+    pub fn exposure(&self) -> u64 {
+        match self {
+            Self::Http1(stream) | Self::NewHttp2(stream, _) => stream.control().exposure(),
+            Self::Http2(connection) => connection.exposure(),
+        }
+    }
+
+    /// The app may send at most so many bytes unasked from now on; what it was granted stays granted.
+    pub fn cap(&mut self, cap: u32) {
+        match self {
+            Self::Http1(stream) => stream.control().cap(cap),
+            Self::NewHttp2(stream, own) => {
+                stream.control().cap(cap);
+                *own = cap;
+            }
+            Self::Http2(connection) => connection.cap(cap),
         }
     }
 
@@ -43,7 +64,7 @@ impl AppConnection {
                 let nothing_waits = view.received == view.taken || Bug::LeftoverKept.bites();
                 view.ended.is_none() && !view.closing && nothing_waits
             }
-            Self::NewHttp2(_) => false,
+            Self::NewHttp2(..) => false,
             Self::Http2(connection) => connection.is_usable(),
         }
     }

@@ -27,8 +27,8 @@ const STREAM_WINDOW: u32 = 64 * 1024;
 const GROWN_WINDOW: u32 = 1024 * 1024;
 /// The same for the connection; its one exchange is bounded by its own window.
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// Request bytes held by the crate beside the tunnel's own queue.
-const SEND_BUFFER: usize = 64 * 1024;
+/// Request bytes held by the crate beside the tunnel's own queue: a frame.
+const SEND_BUFFER: usize = 16 * 1024;
 /// Uncompressed bytes of an answer's head, as for HTTP/1.
 const MAX_HEAD: u32 = 64 * 1024;
 
@@ -45,6 +45,8 @@ pub struct Http2Connection {
     wire: Arc<Mutex<Wire>>,
     control: StreamControl,
     window: u32,
+    /// The window grows no further.
+    cap: u32,
 }
 
 /// A request on its way and its answer to come.
@@ -64,13 +66,14 @@ pub struct Marks {
 }
 
 impl Http2Connection {
-    /// A connection over a new stream; its first bytes are handed to the tunnel.
+    /// A connection over a new stream; its first bytes are handed to the tunnel. `cap`: see [`Self::cap`].
     #[must_use]
-    pub fn over(stream: TunnelStream) -> Self {
+    pub fn over(stream: TunnelStream, cap: u32) -> Self {
+        let window = STREAM_WINDOW.min(cap);
         let control = stream.control().clone();
         let (io, wire) = pipe::pipe(stream);
         let handshake = client::Builder::new()
-            .initial_window_size(STREAM_WINDOW)
+            .initial_window_size(window)
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_header_list_size(MAX_HEAD)
             .max_send_buffer_size(SEND_BUFFER)
@@ -84,7 +87,8 @@ impl Http2Connection {
             error: None,
             wire,
             control,
-            window: STREAM_WINDOW,
+            window,
+            cap,
         };
         connection.look();
         connection
@@ -183,6 +187,7 @@ impl Http2Connection {
     /// The client took all there was and waits: the app may send more ahead.
     pub fn widen(&mut self) {
         if self.window < GROWN_WINDOW
+            && self.window * 4 <= self.cap
             && let Some(live) = &mut self.live
             && live
                 .connection
@@ -197,6 +202,18 @@ impl Http2Connection {
     #[must_use]
     pub fn window(&self) -> u32 {
         self.window
+    }
+
+    /// Bytes of an answer that are here unread, or that the app may send unasked.
+    #[must_use]
+    pub fn exposure(&self) -> u64 {
+        self.control.exposure().max(u64::from(self.window))
+    }
+
+    /// The app may send at most so many bytes ahead; a window that has grown stays.
+    pub fn cap(&mut self, cap: u32) {
+        self.control.cap(cap);
+        self.cap = cap;
     }
 
     /// True if another exchange may begin: all of the last one is out, and nobody said farewell.

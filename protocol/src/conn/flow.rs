@@ -16,7 +16,7 @@ use crate::planted::Bug;
 use crate::time::Moment;
 use crate::wire::Begin;
 
-use super::gather::{COPY_BELOW, gather};
+use super::gather::{GATHER_BELOW, PINS_BELOW, gather};
 
 #[derive(Debug, Default)]
 #[cfg_attr(feature = "test-util", derive(Clone))]
@@ -33,6 +33,8 @@ pub(super) struct SendHalf {
     high: u64,
     limit: u64,
     consumed: u64,
+    /// Less than the tunnel would keep, if somebody bounds it.
+    keeps: Option<u64>,
     fin: bool,
     fin_sent: bool,
     /// Nothing more is taken or emitted: forgotten, or finished.
@@ -92,6 +94,11 @@ impl SendHalf {
         Ok(true)
     }
 
+    /// Bounds what is kept, or lets it be what the tunnel keeps. What is there already stays.
+    pub(super) fn keep_at_most(&mut self, most: Option<u64>) {
+        self.keeps = most;
+    }
+
     /// Bytes that may be taken from the source now.
     pub(super) fn room(&self, queue_limit: usize, retain_limit: u64) -> usize {
         if self.shut || self.fin {
@@ -99,7 +106,10 @@ impl SendHalf {
         }
         let queued = usize::try_from(self.end - self.next).unwrap_or(usize::MAX);
         let queue = queue_limit.saturating_sub(queued);
-        let retain = retain_limit.saturating_sub(self.end - self.consumed);
+        let most = self
+            .keeps
+            .map_or(retain_limit, |keeps| keeps.min(retain_limit));
+        let retain = most.saturating_sub(self.end - self.consumed);
         let credit = self.limit.saturating_sub(self.end);
         queue.min(usize::try_from(retain.min(credit)).unwrap_or(usize::MAX))
     }
@@ -211,7 +221,7 @@ impl SendHalf {
     }
 
     fn retain(&mut self, bytes: &Bytes) {
-        let gathered = bytes.len() < COPY_BELOW
+        let gathered = bytes.len() < GATHER_BELOW
             && self
                 .retained
                 .back_mut()
@@ -383,7 +393,7 @@ impl RecvHalf {
     /// Queues bytes. Short ones are gathered behind each other, so that what they cost to hold
     /// stays near their length.
     fn keep(&mut self, bytes: Bytes) {
-        if bytes.len() >= COPY_BELOW {
+        if bytes.len() >= PINS_BELOW {
             self.queue.push_back(Item::Data(bytes));
             return;
         }

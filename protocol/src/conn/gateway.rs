@@ -129,6 +129,14 @@ impl Conn {
         }
     }
 
+    /// At most so many bytes of this stream that the app has not taken are here from now on; `None`: as
+    /// many as the tunnel keeps. What is here already stays.
+    pub fn keep_at_most(&mut self, key: StreamKey, most: Option<u64>) {
+        if let Some(stream) = self.store.find(key) {
+            stream.out.keep_at_most(most);
+        }
+    }
+
     /// Bytes of this stream that are here unread, or that the agent may send unasked.
     #[must_use]
     pub fn exposure(&self, key: StreamKey) -> u64 {

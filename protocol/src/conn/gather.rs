@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 
-/// Payloads below this are copied out of the read buffer, so that one kept byte never pins 64 KiB.
-pub(super) const COPY_BELOW: usize = 1024;
+/// Payloads below this are copied out of the read buffer: a piece pins the whole buffer, of which the rest
+/// may have long been read. Half of a buffer, so that what is kept costs at most twice its length.
+pub(super) const PINS_BELOW: usize = 32 * 1024;
+/// Pieces below this are joined to the last one where that is still here alone.
+pub(super) const GATHER_BELOW: usize = 1024;
 /// Pieces are gathered up to this length: the cost of holding one (about 100 bytes) is then small
 /// beside it, also for a peer or an app that sends single bytes.
 const GATHER_UP_TO: usize = 4096;

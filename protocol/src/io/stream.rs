@@ -48,6 +48,13 @@ impl StreamControl {
         self.shared.act(|conn| conn.cap(self.key, cap));
     }
 
+    /// [`TunnelStream::write`] takes no more while so many bytes that the app has not taken are here;
+    /// `None`: as many as the tunnel keeps. A writer that waits is not woken by a wider bound: set it
+    /// before [`TunnelStream::poll_writable`].
+    pub fn keep_at_most(&self, most: Option<u64>) {
+        self.shared.lock().conn.keep_at_most(self.key, most);
+    }
+
     /// Bytes that are here unread, or that the agent may send unasked.
     #[must_use]
     pub fn exposure(&self) -> u64 {

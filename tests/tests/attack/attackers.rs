@@ -250,6 +250,20 @@ pub(crate) const ATTACKS: &[Attack] = &[
             out
         })
     },
+    Attack {
+        connections: 2,
+        reads: false,
+        // Every window is open; it is the connection that is not read.
+        ..slow("slow readers of a hundred open streams", |n, host| {
+            let mut out = Vec::new();
+            if n == 0 {
+                out.extend(open(&[(4, 1 << 30)]));
+                out.extend(window_update(0, 1 << 30));
+                ids(0, 100).for_each(|id| out.extend(get(id, host, "/bulk")));
+            }
+            out
+        })
+    },
     slow("WebSocket fragments", |n, host| match n {
         0 => format!(
             "GET /ws HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\

@@ -14,6 +14,7 @@ mod h1_heads;
 mod h1_valid;
 mod h2_cases;
 mod handshakes;
+mod memory;
 mod origins;
 mod rfc;
 mod slow;

@@ -46,6 +46,36 @@ async fn an_http2_client_reaches_an_http1_app() {
     assert_eq!(app.text().matches("POST /p").count(), 1);
 }
 
+/// Answers as soon as it has the head, takes nothing more, and hangs up.
+async fn curt(mut conn: Conn) {
+    if conn.read_head().await.is_some() {
+        let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ncurt";
+        conn.write(answer).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_no_app_took_do_not_use_up_their_connection() {
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup(), curt).await;
+    let mut client = world.h2().await;
+    let body = vec![7; 48 * 1024];
+    // Three times the window of the connection.
+    for n in 0..64 {
+        let post = H2::head("POST", &world.host("demo"), "/up");
+        let asking = client.ask(post, &body);
+        let answer = wait::within(wait::SOON, "room for a body", asking).await;
+        let answer = answer.unwrap_or_else(|end| panic!("{n}: {end:?}"));
+        assert_eq!(
+            (answer.head.status().as_u16(), answer.text()),
+            (200, "curt".into())
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tls_offers_http2_and_http1() {
     let app = App::start(app::echo).await;

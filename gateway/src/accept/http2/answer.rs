@@ -22,6 +22,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response, StatusCode};
 use tokio::time::Instant;
 
+use super::backlog::{Backlog, Piece};
 use crate::accept::Limits;
 use crate::accept::upload::Alarm;
 use crate::h1::fields::{strip_forbidden_trailers, strip_hop_by_hop_leniently};
@@ -32,15 +33,16 @@ const PIECE: usize = 64 * 1024;
 
 /// See the diagram above.
 enum State {
-    Waiting(SendResponse<Bytes>),
-    Open(SendStream<Bytes>),
-    Finishing(SendStream<Bytes>, Option<HeaderMap>),
+    Waiting(SendResponse<Piece>),
+    Open(SendStream<Piece>),
+    Finishing(SendStream<Piece>, Option<HeaderMap>),
     Closed,
 }
 
 pub(super) struct Out {
     state: State,
     limits: Arc<Limits>,
+    backlog: Backlog,
     /// Answer to HEAD, or a status that has no body.
     bodiless: bool,
     head_sent: bool,
@@ -102,7 +104,7 @@ impl ClientAnswer for Answer<'_> {
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>> {
-        self.lock().poll_piece(cx)
+        self.lock().poll_room(cx)
     }
 
     fn data(&mut self, chunk: &mut Bytes) {
@@ -138,10 +140,16 @@ impl ClientAnswer for Answer<'_> {
 }
 
 impl Out {
-    pub(super) fn new(respond: SendResponse<Bytes>, limits: Arc<Limits>, bodiless: bool) -> Self {
+    pub(super) fn new(
+        respond: SendResponse<Piece>,
+        limits: Arc<Limits>,
+        backlog: Backlog,
+        bodiless: bool,
+    ) -> Self {
         Self {
             state: State::Waiting(respond),
             limits,
+            backlog,
             bodiless,
             head_sent: false,
             tunnel: false,
@@ -263,7 +271,8 @@ impl Out {
             }
             self.stalled_since = None;
             self.written += len as u64;
-            if stream.send_data(self.piece.split_to(len), false).is_err() {
+            let piece = self.backlog.piece(self.piece.split_to(len));
+            if stream.send_data(piece, false).is_err() {
                 self.gone = true;
                 return self.piece.clear();
             }
@@ -286,15 +295,32 @@ impl Out {
             match stream.poll_capacity(cx) {
                 Poll::Ready(Some(Ok(_))) => {}
                 Poll::Ready(Some(Err(_)) | None) => self.gone = true,
-                Poll::Pending if self.tunnel => return Poll::Pending,
-                Poll::Pending => {
-                    let since = *self.stalled_since.get_or_insert_with(Instant::now);
-                    ready!(self.alarm.poll_at(cx, since + self.limits.write_stall));
-                    self.reset(Reason::CANCEL);
-                    self.gone = true;
-                }
+                Poll::Pending => return self.poll_stall(cx, None).map(Err),
             }
         }
+    }
+
+    /// Ready when nothing waits for the window and the connection holds little.
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>> {
+        ready!(self.poll_piece(cx))?;
+        match self.backlog.poll_room(cx) {
+            Poll::Ready(()) => Poll::Ready(Ok(())),
+            // Its turn comes, as long as the connection takes anything.
+            Poll::Pending => self.poll_stall(cx, self.backlog.took()).map(Err),
+        }
+    }
+
+    /// Ready once the client has taken nothing for too long; `took`: when it did at least that.
+    fn poll_stall(&mut self, cx: &mut Context<'_>, took: Option<Instant>) -> Poll<ClientGone> {
+        if self.tunnel {
+            return Poll::Pending;
+        }
+        let stalled = *self.stalled_since.get_or_insert_with(Instant::now);
+        let since = took.map_or(stalled, |took| took.max(stalled));
+        ready!(self.alarm.poll_at(cx, since + self.limits.write_stall));
+        self.reset(Reason::CANCEL);
+        self.gone = true;
+        Poll::Ready(ClientGone)
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ClientGone>> {
@@ -305,7 +331,7 @@ impl Out {
         {
             let ended = match trailers {
                 Some(trailers) => stream.send_trailers(trailers),
-                None => stream.send_data(Bytes::new(), true),
+                None => stream.send_data(self.backlog.piece(Bytes::new()), true),
             };
             if ended.is_err() {
                 self.gone = true;

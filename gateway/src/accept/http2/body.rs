@@ -28,6 +28,8 @@ pub(super) struct Body<'a> {
     ended: bool,
     fault: Option<ClientFault>,
     taken: u64,
+    /// Bytes of the last part, which the client's windows still count: they lie here or behind.
+    unreleased: usize,
 }
 
 impl<'a> Body<'a> {
@@ -50,6 +52,7 @@ impl<'a> Body<'a> {
             tunnel,
             fault: None,
             taken: 0,
+            unreleased: 0,
         }
     }
 
@@ -87,15 +90,17 @@ impl ClientBody for Body<'_> {
         if std::mem::take(&mut self.wants_continue) {
             self.out().send_continue();
         }
+        // More is wanted, so the last part went its way: the client may send as much again. It fails only
+        // on a stream that the next poll will report as gone.
+        let went = std::mem::take(&mut self.unreleased);
+        let _gone = self.recv.flow_control().release_capacity(went);
         loop {
             match self.recv.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => {
-                    // Taken: the client may send as much again. It fails only on a stream that
-                    // the next poll will report as gone.
-                    let _gone = self.recv.flow_control().release_capacity(data.len());
                     if data.is_empty() {
                         continue;
                     }
+                    self.unreleased = data.len();
                     self.taken += data.len() as u64;
                     self.upload.progress(data.len());
                     return Poll::Ready(Ok(BodyPart::Data(data)));

@@ -153,11 +153,22 @@ impl Http1Exchange {
         Poll::Ready(Ok(()))
     }
 
+    /// Copies only where something waits already, or where somebody else has the bytes too.
+    fn take_in(&mut self, bytes: Bytes) {
+        if !self.inbox.is_empty() {
+            return self.inbox.extend_from_slice(&bytes);
+        }
+        self.inbox = match bytes.try_into_mut() {
+            Ok(own) => own,
+            Err(shared) => BytesMut::from(&shared[..]),
+        };
+    }
+
     /// More bytes into the inbox; `false` at the app's end.
     fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, AppFault>> {
         match ready!(self.stream.poll_read(cx, READ)) {
             Ok(Some(bytes)) => {
-                self.inbox.extend_from_slice(&bytes);
+                self.take_in(bytes);
                 Poll::Ready(Ok(true))
             }
             Ok(None) => Poll::Ready(Ok(false)),

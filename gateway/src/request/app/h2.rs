@@ -71,6 +71,8 @@ pub struct Http2Exchange {
     bodiless: bool,
     /// Answer bytes handed on since the window grew.
     taken: u64,
+    /// Bytes of the last piece, which the app's window still counts.
+    unreleased: usize,
     /// Offset of its first byte; `None` while nothing of it was queued.
     start: Option<u64>,
 }
@@ -103,6 +105,7 @@ impl Http2Exchange {
             reading: Reading::Done,
             bodiless: head.method == Method::HEAD,
             taken: 0,
+            unreleased: 0,
             start: None,
         };
         match head::request(head) {
@@ -311,12 +314,19 @@ impl Http2Exchange {
             if self.bodiless {
                 return Poll::Ready(Err(AppFault::BadHttp("a body where none may be")));
             }
-            // Asked for again only when the client took the piece before: so the app waits for it.
-            if body.flow_control().release_capacity(data.len()).is_err() {
-                debug_assert!(false, "more was released than came");
-            }
+            self.unreleased = data.len();
             self.taken += data.len() as u64;
             return Poll::Ready(Ok(AppEvent::Data(data)));
+        }
+    }
+
+    /// More is wanted, so the client took the last piece: the app may send as much again.
+    fn release(&mut self) {
+        let went = std::mem::take(&mut self.unreleased);
+        if let Reading::Body(body) = &mut self.reading
+            && body.flow_control().release_capacity(went).is_err()
+        {
+            debug_assert!(false, "more was released than came");
         }
     }
 
@@ -427,7 +437,16 @@ impl AppSide for Http2Exchange {
         }
     }
 
+    fn exposure(&self) -> u64 {
+        self.connection.exposure()
+    }
+
+    fn cap(&mut self, cap: u32) {
+        self.connection.cap(cap);
+    }
+
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>> {
+        self.release();
         // A refusal to take more is no end: what the app has to say is read below.
         let _ = self.poll_give(cx);
         self.connection.drive(cx);

@@ -148,6 +148,16 @@ pub trait AppSide: Send {
     /// The next thing the app says. Cancel safe.
     fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<AppEvent, AppFault>>;
 
+    /// Bytes of the answer that are here unread, or that the app may send unasked.
+    fn exposure(&self) -> u64 {
+        self.control().exposure()
+    }
+
+    /// The app may send at most so many bytes unasked from now on; what it was granted stays granted.
+    fn cap(&mut self, cap: u32) {
+        self.control().cap(cap);
+    }
+
     /// Called while what the app says is not wanted, so that it is not taken for dead: HTTP/2 has
     /// PINGs to answer.
     fn attend(&mut self, _: &mut Context<'_>) {}
@@ -175,7 +185,7 @@ impl AppExchange {
                 let exchange = Http1Exchange::begin(stream, head, request, remaining);
                 return Self::Http1(Box::new(exchange));
             }
-            AppConnection::NewHttp2(stream) => Box::new(Http2Connection::over(stream)),
+            AppConnection::NewHttp2(stream, cap) => Box::new(Http2Connection::over(stream, cap)),
             AppConnection::Http2(connection) => connection,
         };
         let exchange = Http2Exchange::begin(connection, &head, request, remaining);
@@ -244,6 +254,20 @@ impl AppSide for AppExchange {
         match self {
             Self::Http1(exchange) => exchange.poll_event(cx),
             Self::Http2(exchange) => exchange.poll_event(cx),
+        }
+    }
+
+    fn exposure(&self) -> u64 {
+        match self {
+            Self::Http1(exchange) => exchange.exposure(),
+            Self::Http2(exchange) => exchange.exposure(),
+        }
+    }
+
+    fn cap(&mut self, cap: u32) {
+        match self {
+            Self::Http1(exchange) => exchange.cap(cap),
+            Self::Http2(exchange) => exchange.cap(cap),
         }
     }
 

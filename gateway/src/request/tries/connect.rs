@@ -65,9 +65,8 @@ impl Shared {
             at_most,
         };
         if !attempt.fresh_only
-            && let Some(kept) = pool.take(now, wanted, |kept| {
-                attempt.portion.bears(kept.control().exposure())
-            })
+            && let Some(kept) =
+                pool.take(now, wanted, |kept| attempt.portion.bears(kept.exposure()))
         {
             match self.reused(exchange, attempt, kept, place) {
                 Ok(link) => return Ok(link),
@@ -90,7 +89,7 @@ impl Shared {
         let cap = attempt.portion.first(usual).unwrap_or(u32::MAX);
         match place.tunnel.tunnel.open_within(open, cap) {
             Ok(stream) => Ok(Link {
-                connection: AppConnection::new(kind, stream),
+                connection: AppConnection::new(kind, stream, cap),
                 seat,
                 conn: AppConn::Fresh,
                 place,
@@ -112,7 +111,7 @@ impl Shared {
         &self,
         exchange: &mut Exchange<'_, B, A>,
         attempt: &Attempt<'_>,
-        kept: Kept,
+        mut kept: Kept,
         picked: Place,
     ) -> Result<Link, Place> {
         let place = if kept.tunnel == picked.tunnel.number {
@@ -126,9 +125,10 @@ impl Shared {
             place
         };
         exchange.guard.opened(self.clock.now(), AppConn::Reused);
+        // Its last exchange may have had little.
+        kept.connection.control().keep_at_most(None);
         if attempt.portion.is_everything() {
-            // Its last exchange may have had little.
-            kept.connection.control().cap(u32::MAX);
+            kept.connection.cap(u32::MAX);
         }
         Ok(Link {
             place,
@@ -159,7 +159,7 @@ impl Shared {
             }
             // The new one is dropped: nothing was said on it.
             Ok(Stood::Given(kept)) => {
-                attempt.portion.takes(kept.connection.control().exposure());
+                attempt.portion.takes(kept.connection.exposure());
                 attempt.app.reached();
                 self.reused(exchange, attempt, kept, link.place)
                     .map_err(|_| Miss::before_handover(Reason::StaleConnection, None).of_reused())

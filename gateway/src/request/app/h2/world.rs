@@ -78,7 +78,7 @@ impl World {
             client: None,
         };
         let stream = self.tunnel.open(open).expect("the tunnel takes streams");
-        let connection = Box::new(Http2Connection::over(stream));
+        let connection = Box::new(Http2Connection::over(stream, u32::MAX));
         let socket = self.sockets.recv().await.expect("the agent has the stream");
         (connection, socket)
     }
