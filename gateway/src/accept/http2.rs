@@ -44,7 +44,7 @@ use self::ending::{Ending, Next, Unsent, Writing};
 use self::head::Unfit;
 use super::{Corridor, Limits};
 use crate::pressure::TIGHT_IDLE;
-use crate::request::allowance::Allowance;
+use crate::request::allowance::Allowances;
 use crate::request::front::{ClientInfo, ClientProtocol};
 use crate::shutdown::Signal;
 
@@ -79,7 +79,7 @@ pub async fn serve<IO, C>(
     let stream = StreamContext {
         corridor: corridor.clone(),
         info: Arc::new(ClientInfo {
-            allowance: Some(Allowance::new(limits.held)),
+            allowance: Some(Allowances::new(limits.held)),
             ..info.clone()
         }),
         limits: Arc::clone(limits),

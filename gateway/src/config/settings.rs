@@ -195,7 +195,7 @@ pub struct Limits {
     pub h2_send_buffer: u64,
     /// Streams reset by the client that may wait to be forgotten.
     pub h2_pending_resets: usize,
-    /// HTTP/2: bytes of answers unread and of bodies untaken that all streams of a connection may hold.
+    /// HTTP/2: bytes of answers unread, and again of bodies untaken, that all streams of a connection may hold.
     pub h2_held: u64,
     /// Silence after which an HTTP/2 client is pinged.
     pub h2_ping: Duration,

@@ -1,6 +1,7 @@
 //! How many bytes one client connection with many streams may hold, and what of it each of its streams
 //! has: of its answer, which its client does not read, and of its body, which its app does not take.
-//! What follows is said of answers; a body begins with nothing and asks as it goes.
+//! One allowance for each: an answer that may come must not keep a body waiting. What follows is said
+//! of answers; a body begins with nothing and asks as it goes.
 //!
 //! What an app may send without being asked again is the credit of its stream, so that is what is
 //! shared out: a stream begins with a part of what is free, one whose client reads gets more, and
@@ -16,7 +17,27 @@ pub const LEAST: u32 = 4 * 1024;
 /// Below an eighth of the total everybody goes back to an equal part.
 const SCARCE: u64 = 8;
 
-/// The allowance of one client connection.
+/// The allowances of one client connection.
+#[derive(Clone, Debug)]
+pub struct Allowances {
+    /// What answers may hold.
+    pub answers: Arc<Allowance>,
+    /// What bodies may hold.
+    pub bodies: Arc<Allowance>,
+}
+
+impl Allowances {
+    /// So many bytes each way.
+    #[must_use]
+    pub fn new(total: u64) -> Self {
+        Self {
+            answers: Allowance::new(total),
+            bodies: Allowance::new(total),
+        }
+    }
+}
+
+/// What all streams of a connection may hold one way.
 #[derive(Debug)]
 pub struct Allowance {
     total: u64,

@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -14,7 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Method, StatusCode};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::allowance::Allowance;
+use super::allowance::Allowances;
 use crate::h1::HeadError;
 
 /// A client's connection on which nothing is parsed.
@@ -55,7 +54,7 @@ pub struct ClientInfo {
     /// True if the TLS peer has proven a certificate that the agents' CA issued.
     pub certified: bool,
     /// What all streams of a connection may hold unread; `None` where there is one at a time.
-    pub allowance: Option<Arc<Allowance>>,
+    pub allowance: Option<Allowances>,
     /// Number of this connection in the process, for the log.
     pub connection: u64,
 }

@@ -115,16 +115,17 @@ impl Exchanges {
         };
         let now = shared.clock.now();
         let mut tries = Tries::begin(now, shared.hold(route, app), settings.first_frame_window);
+        let held = exchange.info.allowance.as_ref();
         let mut attempt = Attempt {
             route,
             app,
             normal,
             headers: &headers,
             key: shared.chance.bytes(),
-            upload: Upload::new(settings.max_body, exchange.info.allowance.clone()),
+            upload: Upload::new(settings.max_body, held.map(|held| Arc::clone(&held.bodies))),
             windows: Windows::open(lengths, now),
             load: shared.loads.begin(),
-            portion: Portion::of(exchange.info.allowance.as_ref()),
+            portion: Portion::of(held.map(|held| &held.answers)),
             avoid: Vec::new(),
             fresh_only: false,
         };

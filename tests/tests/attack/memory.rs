@@ -125,8 +125,8 @@ const HOLDING: &[Holding] = &[
         path: "/gush",
         sends: true,
         window: 0,
-        // Both ways at once: the windows of HTTP/2 stand full beside the whole of `h2_held`.
-        most: 5 << 20,
+        // Both ways at once: `h2_held` twice, beside full windows of HTTP/2.
+        most: 6 << 20,
     },
     Holding {
         name: "answers whose client stops reading",

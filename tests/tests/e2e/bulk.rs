@@ -287,12 +287,17 @@ async fn large_bodies_pass_over_http2_byte_for_byte() {
         .expect("a number is a field value");
     request.headers_mut().insert("content-length", length);
     let (response, mut send) = client.open(request, false).await;
-    let mut at = 0;
-    while at < bulk() {
-        let part = pattern(at, (bulk() - at).min(1 << 16) as usize);
-        at += part.len() as u64;
-        h2c::send_all(&mut send, part.into(), at == bulk()).await;
-    }
-    let answer = h2c::answer(response).await.expect("an answer");
+    let upload = async {
+        let mut at = 0;
+        while at < bulk() {
+            let part = pattern(at, (bulk() - at).min(1 << 16) as usize);
+            at += part.len() as u64;
+            h2c::send_all(&mut send, part.into(), at == bulk()).await;
+        }
+        h2c::answer(response).await.expect("an answer")
+    };
+    // Behind a download on the same connections, whose credit must not be taken from the upload's.
+    let limit = wait::SOON * u32::try_from(bulk() >> 25).expect("some gibibytes");
+    let answer = wait::within(limit, "an upload", upload).await;
     assert_eq!(answer.text(), digest(bulk()).to_hex().as_str());
 }
