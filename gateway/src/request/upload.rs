@@ -53,9 +53,10 @@ pub struct Upload {
     total: u64,
     limit: Option<u64>,
     ended: bool,
-    /// What the client's connection may hold, and this body's part of it once something was read.
+    /// What the bodies of the client's connection may hold, and this one's part of it in this try, once
+    /// something was read.
     allowance: Option<Arc<Allowance>>,
-    portion: Portion,
+    portion: Option<Portion>,
     most: usize,
 }
 
@@ -73,7 +74,7 @@ impl Upload {
             limit,
             ended: false,
             allowance,
-            portion: Portion::default(),
+            portion: None,
             most: KEEP,
         }
     }
@@ -94,6 +95,8 @@ impl Upload {
     pub fn rewind(&mut self) {
         debug_assert!(self.is_kept);
         self.replay = self.kept.iter().cloned().collect();
+        // Its part is told to the connection of each try.
+        self.portion = None;
     }
 
     /// No other try will follow: what is kept is given back.
@@ -110,11 +113,10 @@ impl Upload {
         if self.total == 0 {
             return None;
         }
-        if let Some(allowance) = self.allowance.take() {
-            self.portion = Portion::of(Some(&allowance));
-        }
+        let allowance = self.allowance.as_ref();
+        let portion = (self.portion).get_or_insert_with(|| Portion::of(allowance));
         let kept = self.kept_bytes as u64;
-        let most = self.portion.reads(|| waits().max(kept))?;
+        let most = portion.reads(|| waits().max(kept))?;
         self.most = KEEP.min(most as usize);
         Some(most)
     }
@@ -248,6 +250,8 @@ mod tests {
         drop(other);
         let more = upload.share_out(|| 0).expect("there is more now");
         assert!(more > 16 * 1024, "{more}");
+        upload.rewind();
+        assert!(upload.share_out(|| 0).is_some(), "another connection");
     }
 
     #[test]
