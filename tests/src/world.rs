@@ -17,7 +17,7 @@ use crate::client::{self, Answer, H1};
 use crate::h2c::H2;
 use crate::metrics::{self, Snapshot};
 use crate::pki::{self, Certificate};
-use crate::process::{self, Process};
+use crate::process::{self, Process, Stream};
 use crate::{binaries, wait};
 
 /// A folder that goes with the test.
@@ -433,9 +433,15 @@ impl World {
 
     /// As [`World::join`], with a command of the test's own.
     pub async fn run_agent(&self, id: &str, command: Command) -> Agent {
-        let before = self.tunnels().await;
         let process = Process::start(&format!("bh-agent {id}"), command);
-        let joined = || async { (self.tunnels().await > before).then_some(()) };
+        // A tunnel that the agent itself speaks of: those of others may still be coming.
+        let joined = || async {
+            let told = process.text(Stream::Err) + &process.text(Stream::Out);
+            let all = self.admin("/v1/tunnels").await;
+            let ids = all["tunnels"].as_array()?.iter();
+            let mut ids = ids.filter_map(|tunnel| tunnel["id"].as_str());
+            ids.any(|id| told.contains(id)).then_some(())
+        };
         wait::until(wait::SOON, &format!("agent {id} joining"), joined).await;
         Agent { process }
     }

@@ -481,44 +481,6 @@ fn single_bytes_are_gathered_on_both_ends() {
 }
 
 #[test]
-fn a_piece_that_is_kept_does_not_keep_the_buffer_it_was_read_into() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    let mut frame = BytesMut::new();
-    let id = pair.gateway.stream_id(key).unwrap();
-    let bytes = Bytes::from(vec![7; 16 * 1024]);
-    let fin = false;
-    let stream = id;
-    encode(&Frame::Data { stream, bytes, fin }, &mut frame);
-    let mut inbox = BytesMut::with_capacity(64 * 1024);
-    inbox.extend_from_slice(&frame);
-    pair.agent.handle_bytes(pair.now, &mut inbox).unwrap();
-    assert_eq!(pair.agent.store.get(app).unwrap().inn.pieces(), 1);
-    assert!(
-        inbox.try_reclaim(64 * 1024),
-        "somebody else has a part of it"
-    );
-}
-
-#[test]
-fn a_bound_on_what_is_kept_ends_with_what_the_app_takes_or_when_it_is_lifted() {
-    let mut pair = pair();
-    let (key, app) = opened(&mut pair);
-    pair.gateway.keep_at_most(key, Some(1000));
-    let mut bytes = Bytes::from(vec![7; 4000]);
-    assert_eq!(pair.gateway.write(key, &mut bytes), 1000);
-    pair.settle().unwrap();
-    assert_eq!(pair.gateway.write(key, &mut bytes), 0, "emitted is kept");
-    assert_eq!(pair.app_takes(app).len(), 1000);
-    pair.settle().unwrap();
-    pair.advance(Settings::default().credit_delay).unwrap();
-    pair.settle().unwrap();
-    assert_eq!(pair.gateway.write(key, &mut bytes), 1000);
-    pair.gateway.keep_at_most(key, None);
-    assert_eq!(pair.gateway.write(key, &mut bytes), 2000);
-}
-
-#[test]
 fn repeated_goaways_cost_no_walk_over_the_streams() {
     let mut pair = pair();
     let (key, _) = opened(&mut pair);
