@@ -117,8 +117,8 @@ impl Default for Limits {
             h2_connection_window: MIB,
             h2_send_buffer: u64::from(128 * KIB),
             h2_pending_resets: 20,
-            // One download on a long path; beside it some kilobytes for each of a hundred streams. With
-            // what is on its way through, a connection stays below four megabytes.
+            // One transfer on a long path; beside it some kilobytes for each of a hundred streams. With what
+            // is on its way through, a connection stays below four mebibytes one way, before apps of HTTP/1.
             h2_held: u64::from(MIB),
             h2_ping: Duration::from_secs(20),
             h2_ping_timeout: Duration::from_secs(10),

@@ -369,7 +369,6 @@ impl<'a, B: ClientBody, A: ClientAnswer, S: AppSide> Forward<'a, B, A, S> {
             Up::Asking(until) if self.parts.clock.now() >= until => self.up = Up::Sending,
             Up::Asking(_) | Up::Switching | Up::Done => return Poll::Pending,
         }
-        self.share_out_upload();
         match self.parts.app.poll_ready(cx) {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Err(_)) => {

@@ -301,3 +301,29 @@ async fn large_bodies_pass_over_http2_byte_for_byte() {
     let answer = wait::within(limit, "an upload", upload).await;
     assert_eq!(answer.text(), digest(bulk()).to_hex().as_str());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_the_app_that_had_little_room_has_all_of_it_for_the_next_client() {
+    // So little that every body has the least.
+    let setup = setup().section("limits", "h2_held = \"1KiB\"");
+    let One {
+        world,
+        agent: _agent,
+        app: _app,
+    } = one(setup, bulk_app).await;
+    let host = world.host("demo");
+    let mut put = H2::head("PUT", &host, "/up");
+    let length = "65536".parse().expect("a number is a field value");
+    put.headers_mut().insert("content-length", length);
+    let bounded = world.h2().await.ask(put, &pattern(0, 65_536)).await;
+    assert_eq!(bounded.expect("an answer").head.status(), 200);
+    let body = pattern(0, 16 << 20);
+    let mut client = world.h1().await;
+    let upload = client.ask("PUT", "/up", &host, &[], &body);
+    let answer = wait::within(wait::SOON, "an upload", upload).await;
+    assert_eq!(answer.text(), digest(16 << 20).to_hex().as_str());
+    let reused = |line: &str| line.contains(r#""app_conn":"reused","bytes_in":16777216"#);
+    world
+        .gateway
+        .line("that both had the same connection", reused);
+}

@@ -23,7 +23,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Held {
     bytes: usize,
-    /// When the connection took something last.
+    /// When the connection took something last while somebody waited.
     took: Option<Instant>,
     /// At most one of each stream.
     waiting: Vec<Waker>,
@@ -52,7 +52,8 @@ impl Backlog {
         Poll::Pending
     }
 
-    /// When the connection took something last.
+    /// When the connection took something last while somebody waited for room. What a reset throws away it
+    /// did not take: streams that stall must not keep each other.
     pub(super) fn took(&self) -> Option<Instant> {
         self.lock().took
     }
@@ -64,17 +65,22 @@ impl Backlog {
         Piece { bytes, backlog }
     }
 
-    fn gave(&self, count: usize) {
-        let waiting = {
-            let mut held = self.lock();
-            held.bytes -= count;
+    /// Bytes that were written.
+    fn wrote(&self, count: usize) {
+        let mut held = self.lock();
+        if !held.waiting.is_empty() {
             held.took = Some(Instant::now());
-            if held.bytes >= self.0.most {
-                return;
-            }
-            std::mem::take(&mut held.waiting)
-        };
-        waiting.into_iter().for_each(Waker::wake);
+        }
+        self.gave(held, count);
+    }
+
+    fn gave(&self, mut held: MutexGuard<'_, Held>, count: usize) {
+        held.bytes -= count;
+        if held.bytes < self.0.most {
+            let waiting = std::mem::take(&mut held.waiting);
+            drop(held);
+            waiting.into_iter().for_each(Waker::wake);
+        }
     }
 }
 
@@ -96,14 +102,14 @@ impl Buf for Piece {
 
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
-        self.backlog.gave(count);
+        self.backlog.wrote(count);
     }
 }
 
 impl Drop for Piece {
     fn drop(&mut self) {
         if !self.bytes.is_empty() {
-            self.backlog.gave(self.bytes.len());
+            self.backlog.gave(self.backlog.lock(), self.bytes.len());
         }
     }
 }
@@ -136,8 +142,10 @@ mod tests {
         let other = backlog.piece(Bytes::from_static(&[0; 60]));
         assert!(backlog.poll_room(&mut cx).is_pending());
         assert!(backlog.poll_room(&mut cx).is_pending());
+        assert_eq!(backlog.took(), None);
         one.advance(20);
         assert_eq!(count.0.load(Ordering::Relaxed), 0, "a hundred are held");
+        assert!(backlog.took().is_some());
         one.advance(1);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
         assert!(backlog.poll_room(&mut cx).is_ready());
@@ -146,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_thrown_away_makes_room_too() {
+    fn what_is_thrown_away_makes_room_too_and_was_not_taken() {
         let backlog = Backlog::new(100);
         let count = Arc::new(Count::default());
         let waker = Waker::from(Arc::clone(&count));
@@ -155,5 +163,6 @@ mod tests {
         assert!(backlog.poll_room(&mut cx).is_pending());
         drop(piece);
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(backlog.took(), None);
     }
 }

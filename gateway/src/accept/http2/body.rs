@@ -92,8 +92,10 @@ impl ClientBody for Body<'_> {
         }
         // More is wanted, so the last part went its way: the client may send as much again. It fails only
         // on a stream that the next poll will report as gone.
-        let went = std::mem::take(&mut self.unreleased);
-        let _gone = self.recv.flow_control().release_capacity(went);
+        if self.unreleased > 0 {
+            let went = std::mem::take(&mut self.unreleased);
+            let _gone = self.recv.flow_control().release_capacity(went);
+        }
         loop {
             match self.recv.poll_data(cx) {
                 Poll::Ready(Some(Ok(data))) => {

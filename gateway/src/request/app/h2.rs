@@ -323,7 +323,8 @@ impl Http2Exchange {
     /// More is wanted, so the client took the last piece: the app may send as much again.
     fn release(&mut self) {
         let went = std::mem::take(&mut self.unreleased);
-        if let Reading::Body(body) = &mut self.reading
+        if went > 0
+            && let Reading::Body(body) = &mut self.reading
             && body.flow_control().release_capacity(went).is_err()
         {
             debug_assert!(false, "more was released than came");
